@@ -19,9 +19,9 @@ std::string spelling_of(const std::string& word);
 
 // An option as given on the command line.
 struct OptionUse {
-  std::string name;                 // as written
+  std::string name;                 // the name as typed: "--img"
   std::vector<std::string> values;  // empty for a switch
-  std::string text;                 // the original words
+  std::string text;                 // the words from which it was read
 };
 
 // Reads the use of `option` at words[at] and moves `at` past it. Words that do

@@ -99,7 +99,7 @@ std::vector<std::string> nearest_instances(const std::string& name) {
   // A mistyped name may have the wrong family and the right size, or the right
   // family and the wrong size. Both kinds of entries count as near.
   const auto point_of = [](const std::string& one) {
-    return std::min(one.find('.'), one.size());  // not every provider has one
+    return std::min(one.find('.'), one.size());  // a name may have no '.'
   };
   const size_t point = point_of(name);
   const auto distance = [&](const std::string& known) {

@@ -40,7 +40,7 @@ struct DataConfig {
   std::vector<std::string> names;            // the name of each class
   std::vector<std::filesystem::path> train;  // existing directories and lists
   std::vector<std::filesystem::path> val;
-  std::vector<std::filesystem::path> test;  // may be empty
+  std::vector<std::filesystem::path> test;  // empty if there are no test images
   // Folders of the images of each split's COCO JSON; "" means beside the JSON.
   std::filesystem::path train_images, val_images, test_images;
   // Why `test` is empty although the file names test images; else "".

@@ -16,7 +16,7 @@ struct PublishedWeights {
   std::string publisher;
   std::string licence;       // "AGPL-3.0"
   std::string licence_text;  // the address of the licence's text
-  std::string address;       // of the file
+  std::string address;       // the address of the weights file
 };
 
 const std::vector<PublishedWeights>& published_weights();

@@ -144,7 +144,7 @@ struct RunConfig {
   std::string activations = "auto";
   std::string augment_on = "auto";
   plan::Backend backend = plan::Backend::kAuto;
-  int64_t threads = 0;  // 0 means cores / processes
+  int64_t threads = 0;  // 0 means the cores divided by the processes
   int64_t loader_threads = 8;
   int64_t memory_limit = 0;  // bytes; 0 means no limit
   std::string inject;

@@ -28,7 +28,7 @@ struct LayerCost {
   int64_t channels = 0;     // output channels; for Detect summed over levels
   int64_t stride = 1;       // pixels per output cell; for Detect the largest
   std::shared_ptr<const LayerProgram> program;  // null for the head, Detect
-  int64_t anchors_per_level = 0;                // only for Detect
+  int64_t anchors_per_level = 0;                // set only for Detect
   int64_t parameters = 0;
   int64_t parameter_tensors = 0;
   int64_t norm_channels = 0;  // channels of all batch norms of the layer
@@ -43,7 +43,7 @@ struct LayerCost {
   double kept_elements_per_pixel = 0;
 
   bool is_head() const { return program == nullptr; }
-  // The same value as Layer::inside() (worker/model/layer.h).
+  // Equals Layer::inside() (worker/model/layer.h).
   LayerInside inside() const {
     return is_head() ? LayerInside::kNothing : program->inside();
   }

@@ -128,10 +128,10 @@ struct LayerProgram {
   struct Step {
     Operation operation = Operation::kBlock;
     std::vector<int> inputs;       // numbers of the input values
-    std::optional<size_t> block;   // index in `blocks` if the step runs a block
-    std::vector<int64_t> windows;  // for kPools: one odd window per pooling
-    int64_t first_channel = 0;     // for kSlice
-    int64_t groups = 1;            // for kShuffle
+    std::optional<size_t> block;   // the step's block, as an index in `blocks`
+    std::vector<int64_t> windows;  // kPools only: an odd window per pooling
+    int64_t first_channel = 0;  // kSlice only: the first channel of the range
+    int64_t groups = 1;         // kShuffle only: the number of groups
     MapShape output;
     StepFacts facts;
 
@@ -143,7 +143,7 @@ struct LayerProgram {
   };
 
   std::vector<MapShape> inputs;
-  std::vector<Block> blocks;  // in the order of the layer's state
+  std::vector<Block> blocks;  // ordered as in the layer's state
   std::vector<Step> steps;    // in the order of execution
 
   int num_values() const {

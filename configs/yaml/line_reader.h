@@ -29,11 +29,11 @@ class LineReader {
   // Moves to the next line. Returns false at the end of the text.
   bool next();
 
-  std::string_view line() const { return line_; }  // without its end
+  std::string_view line() const { return line_; }  // without the line end
   int64_t number() const { return number_; }       // counts from 1
 
  private:
-  std::string plain_;  // empty if the text is plain already
+  std::string plain_;  // the converted text; "" if nothing had to be converted
   std::string_view left_, line_;
   int64_t number_ = 0;
 };

@@ -31,10 +31,10 @@ struct YamlValue {
   enum class Kind { kNull, kScalar, kSequence, kMapping };
   Kind kind = Kind::kNull;
   SourcePlace place;
-  std::string scalar;              // for kScalar; also numbers and booleans
+  std::string scalar;              // the text of a kScalar, also of a number
   bool quoted = false;             // "3" in quotes is always text
-  std::vector<YamlValue> items;    // for kSequence
-  std::vector<YamlEntry> entries;  // for kMapping, in the order written
+  std::vector<YamlValue> items;    // the items of a kSequence
+  std::vector<YamlEntry> entries;  // the entries of a kMapping, as written
 
   // The value under `key`, or nullptr.
   const YamlValue* find(const std::string& key) const;

@@ -99,7 +99,7 @@ class WriteAheadLog {
   uint32_t chain_ = 0;   // the newest record's checksum
   // The newest record that is completely in the file. sync() reads it.
   std::atomic<uint64_t> written_ = 0;
-  std::atomic<bool> has_failed_ = false;  // until replace() succeeds
+  std::atomic<bool> has_failed_ = false;  // a write failed; replace() clears it
   std::atomic<int64_t> bytes_ = 0;
   int64_t torn_bytes_ = 0;
 };

@@ -35,14 +35,14 @@ inline constexpr std::chrono::milliseconds kCardCascade =
 struct CardFailure {
   CardFault fault;
   std::string worker_id;
-  std::string node_id;  // with local_slot, identifies the worker's slot
+  std::string node_id;  // node_id and local_slot identify the slot
   int local_slot = 0;
   std::string hostname;
   int64_t step = 0;  // the run's committed steps when the card failed
   // The decision about this failure.
   bool is_charged = false;  // the failure counts against the card
   bool is_left_out = false;
-  std::string reason;  // why the card is left out, for messages
+  std::string reason;  // a text for messages: why the card is left out
 };
 
 // The first loss in the current generation.
@@ -56,7 +56,7 @@ struct CardDecision {
   bool begins_event = true;  // false if it is a consequence of another loss
   bool is_charged = false;
   bool is_left_out = false;
-  std::string what_follows;  // what happens next, for messages
+  std::string what_follows;  // a text for messages: what happens next
 };
 
 // Decides one failure. `before`: earlier failures. A card is left out if it

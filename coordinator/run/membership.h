@@ -78,7 +78,7 @@ struct Expired {
 
 // Workers and nodes that leave the run, or do not return.
 struct Leavers {
-  std::set<std::string> draining_nodes;  // their workers must leave
+  std::set<std::string> draining_nodes;  // nodes whose workers must leave
   std::set<std::string> released;        // workers ordered to exit
   std::set<std::string> not_coming;      // ended workers without a successor
 };

@@ -68,7 +68,7 @@ struct Regrouping {
   std::string failure;
   // A member will retry using less memory than before.
   bool is_leaner = false;
-  std::map<std::string, Leaving> left;  // how each worker left
+  std::map<std::string, Leaving> left;  // the workers that left, and how
 };
 
 // Live members that have not left, in rank order.
@@ -114,7 +114,7 @@ struct RegroupingOptions {
 
 // The workers that are available after every live member has left.
 struct RegroupingView {
-  std::chrono::milliseconds elapsed{0};  // time since the generation broke
+  std::chrono::milliseconds elapsed{0};  // time since the generation failed
   int ready = 0;   // workers that joined and are no longer in a generation
   int coming = 0;  // slots whose worker is starting or restarting
   int wanted = 1;  // number of processes in the run's own plan

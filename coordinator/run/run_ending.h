@@ -43,7 +43,7 @@ struct Loss {
   // Whether `how` gives the cause (the worker was silent, or sent a message);
   // otherwise the exit code shows the cause.
   bool explained = false;
-  bool agent_silent = false;     // its agent will not report an exit code
+  bool agent_silent = false;     // the worker's agent sends no messages
   std::optional<int> exit_code;  // reported by its agent; 128 + signal
   std::string last_words;        // end of its stderr; may be several lines
   TimePoint time;
@@ -81,7 +81,7 @@ struct RunEnding {
   // Why no further generation is formed; "" if there are too few workers.
   std::string gave_up;
   std::vector<Survivor> survivors;  // in rank order
-  int64_t known_steps = 0;          // committed steps, as rank 0 last reported
+  int64_t known_steps = 0;          // committed steps in rank 0's newest report
   std::string saver;  // the worker ordered to save; "" if there is none
   TimePoint saver_since;
   std::optional<int64_t> saved_step;

@@ -68,11 +68,11 @@ struct RunStatus {
   std::string run_digest;
   uint64_t generation = 0;
   RunPhase state = RunPhase::kWaiting;
-  std::string reason;              // why it is in this state
+  std::string reason;              // why the run is in this state
   int exit_code = 0;               // set once the run has finished or failed
   bool says_how_to_go_on = false;  // `reason` contains the resume command
   std::string run_directory;
-  wire::RunProgress progress;  // as rank 0 last reported
+  wire::RunProgress progress;  // the progress in rank 0's newest report
   std::vector<MemberStatus> members;
   std::optional<plan::Plan> plan;  // set once a generation exists
   std::vector<LeftOutCard> left_out_cards;

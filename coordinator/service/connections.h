@@ -105,7 +105,7 @@ class Connections {
   struct Connection {
     int descriptor = -1;
     std::string host;
-    std::string member = {};  // the member that sends heartbeats here
+    std::string member = {};  // the member whose heartbeats arrive here
     bool is_stranger = true;
     bool is_served = false;   // note_served() was called
     bool is_refused = false;  // note_refused() was called
@@ -126,7 +126,7 @@ class Connections {
   mutable std::mutex mutex_;
   // The connection of each peer.
   std::map<std::string, Connection> connections_;
-  std::map<std::string, std::string> peers_;    // each member's peer name
+  std::map<std::string, std::string> peers_;    // the peer name of each member
   std::map<std::string, size_t> strangers_of_;  // strangers of each address
   // New connections of each address in the current second.
   std::map<std::string, size_t> newcomers_of_;

@@ -31,7 +31,7 @@ using wire::NodeRegistration;
 
 // The coordinator's last answer to the node's heartbeats.
 struct NodeOrders {
-  bool stop_requested = false;  // also sent to workers; agents need not act
+  bool stop_requested = false;  // for information: workers get the request too
   // Workers of this node that count as lost (silent too long, or cut off).
   // An agent must send SIGKILL to those that still run, because peers of a
   // stopped or hung process wait for its end.

@@ -129,11 +129,11 @@ class Delivery {
   // The number of each reporter's newest report.
   std::map<std::string, int64_t> newest_reports_;
   std::vector<std::string> event_lines_;
-  std::map<std::string, Watcher> watchers_;  // by worker_id
+  std::map<std::string, Watcher> watchers_;  // keyed by worker_id
   std::list<Follower> followers_;
   // Waiting lookups, by the key for which each waits.
   std::multimap<std::string, PendingLookup*> lookups_;
-  std::vector<std::string> published_;  // keys since the last deliver()
+  std::vector<std::string> published_;  // published since the last deliver()
   TimePoint looked_for_late_;
   // The part of the newest generation's assignment that all members share.
   wire::Assignment common_;

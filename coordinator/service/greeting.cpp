@@ -22,7 +22,7 @@ unsigned char byte_at(std::string_view bytes, size_t at) {
 std::string settings_frame() {
   constexpr char kMaxConcurrentStreams = 3;
   std::string frame(kHeader, '\0');
-  frame[2] = 6;  // one setting: its number and its value
+  frame[2] = 6;  // payload of one setting: its number and its value
   frame[3] = static_cast<char>(kSettings);
   frame += {'\0',
             kMaxConcurrentStreams,

@@ -35,9 +35,9 @@
 namespace headroom::cli {
 
 struct EventProgram {
-  std::string name;  // in messages: "--on-event notify.py"
+  std::string name;  // for messages: "--on-event notify.py"
   std::vector<std::string> command;
-  Environment environment;  // for a program of the user: users_environment()
+  Environment environment;  // users_environment() for a program of the user
   std::vector<int> passed_fds = {};
   // The program's output lines are messages to the user, printed unchanged.
   bool speaks_to_user = false;

@@ -289,7 +289,7 @@ class Supervisor {
   struct Restarts {
     coordinator::RestartBudget budget;
     std::optional<Clock::time_point> due;
-    bool is_over = false;     // no further restart
+    bool is_over = false;     // the child is not restarted any more
     bool has_failed = false;  // the newest restart did not succeed
   };
 

@@ -57,7 +57,7 @@ enum CurlCode {
 // redirects and proxies are before it in the file.
 struct Head {
   int64_t status = 0;   // 0 if no answer is complete yet
-  int64_t length = -1;  // of the body; -1 if not stated
+  int64_t length = -1;  // bytes of the body; -1 if not stated
   int64_t whole = -1;   // of the file, if the body is a part; -1 if not stated
   std::string etag, last_modified;
 };
@@ -299,9 +299,9 @@ class Transfer {
   const OnBytes& on_bytes_;
   const std::string curl_;
   const int part_;
-  std::string etag_;   // of the stored bytes; "" if unknown
+  std::string etag_;   // ETag of the stored bytes; "" if unknown
   int64_t begin_ = 0;  // stored bytes when curl was started
-  Head head_;          // of the newest answer
+  Head head_;          // head of the newest answer
   std::string host_;   // the server of the newest answer
   std::string words_;  // curl's error message
 };

@@ -54,7 +54,7 @@ struct PlannedRun {
 
 // The status that a run reports while it lasts.
 struct LiveStatus {
-  std::string json;  // as `headroom status --json` prints it
+  std::string json;  // the output of `headroom status --json`
   std::optional<plan::Plan> plan;
 };
 

@@ -45,7 +45,7 @@ class StepHistory {
 
   records::LineFollower follower_;
   DecimatedSeries steps_;
-  std::map<int, DecimatedSeries> memory_;  // by rank
+  std::map<int, DecimatedSeries> memory_;  // one series per rank
   int64_t num_steps_ = 0;
   int64_t epoch_samples_ = 0;
 };

@@ -59,7 +59,7 @@ class Strangers {
 struct Strangers::Visitor {
   int socket = -1;
   Clock::time_point arrival;
-  bool has_asked = false;  // a whole head arrived
+  bool has_asked = false;  // a complete request head has arrived
   bool is_known = false;
   bool is_ended = false;                  // its socket was shut down
   std::list<Visitor*>::iterator place{};  // in strangers_, unless is_known

@@ -114,8 +114,8 @@ class CountingAllocator final : public c10::Allocator, public MemoryMeter {
   };
 
   CountingAllocator() = default;
-  static Account& account();       // of the calling thread
-  static Account*& own_account();  // nullptr: the account of the process
+  static Account& account();       // the calling thread's account
+  static Account*& own_account();  // nullptr means the process's account
   static int64_t& countdown();
   static std::optional<Refusal>& last_refusal();
   [[noreturn]] static void refuse(const Account& account, int64_t bytes,

@@ -48,7 +48,7 @@ class MemoryMeter {
   virtual void release_caches() = 0;
 
  protected:
-  ~MemoryMeter() = default;  // never deleted through this type
+  ~MemoryMeter() = default;  // objects are not deleted by this type
 };
 
 }  // namespace headroom::activations

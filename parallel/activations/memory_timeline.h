@@ -29,7 +29,7 @@ class MemoryTimeline final : public StepPhaseObserver {
     kUncounted,
   };
   struct Event {
-    int64_t nanoseconds = 0;  // by the system clock
+    int64_t nanoseconds = 0;  // time of the system clock
     int64_t bytes = 0;
     Kind kind = Kind::kLive;
     int32_t index = 0;

@@ -65,7 +65,7 @@ int open_locked(const std::filesystem::path& file, int flags) {
     errno = reason;
     if (!is_locked) return -1;
   }
-  errno = ESTALE;  // the file is removed again and again
+  errno = ESTALE;  // another process has replaced the file in every try
   return -1;
 }
 
@@ -75,7 +75,7 @@ namespace {
 // user the existing file may be a link, so that the bytes would go to a file
 // elsewhere, or a pipe, for which open() would wait forever.
 int open_anew(const std::filesystem::path& path) {
-  constexpr int kTries = 10;  // another process may make it again and again
+  constexpr int kTries = 10;  // tries, if another process creates it each time
   int opened = -1;
   for (int i = 0; i < kTries && opened < 0; ++i) {
     opened =

@@ -33,7 +33,7 @@ inline bool plugin_exists(const std::string& path) {
 template <typename Factory>
 struct PluginLibrary {
   Factory factory = nullptr;
-  std::string error;       // why there is no factory, from the dynamic linker
+  std::string error;       // the dynamic linker's message
   bool is_loaded = false;  // the library and the libraries it needs were loaded
 };
 
@@ -55,12 +55,12 @@ PluginLibrary<Factory> open_plugin(const std::string& path,
 // The interface that a plugin's factory returned, for plugins with a version.
 template <typename Api>
 struct PluginApi {
-  Api* api = nullptr;  // nullptr on failure; valid until the process ends
-  std::string reason;  // the failure, and what the user can do
+  Api* api = nullptr;  // valid until the process ends; nullptr on failure
+  std::string reason;  // if `api` is nullptr: the failure and its remedy
 };
 
 struct PluginDescription {
-  const char* variable;  // see plugin_path(), also for file_name
+  const char* variable;  // variable and file_name: see plugin_path()
   const char* file_name;
   const char* factory;
   // The version of the interface. The factory returns nullptr for another

@@ -342,7 +342,7 @@ class LocalCommunicator final : public Communicator {
                    cat("rank ", from, " cannot exchange with itself"));
     const at::Tensor flat = message_view(tensor);
     const std::string name = cat("message from ", from, " to ", to);
-    // `parts` is in rank order.
+    // The two tensors in `parts` are ordered by rank.
     const size_t source = from < to ? 0 : 1;
     return std::make_unique<LocalWork>(
         group_,

@@ -74,7 +74,7 @@ void combine(at::ScalarType type, ReduceOp op, Bytes own, Bytes others) {
       return combine<double>(op, own, others);
     case at::kLong:
       return combine<int64_t>(op, own, others);
-    default:  // flat_view allows no other type
+    default:  // other types were refused by flat_view
       return combine<uint8_t>(op, own, others);
   }
 }

@@ -59,7 +59,7 @@ enum Operation : int64_t {
   kGather,
   kScatter,
   kBarrier,
-  kBroadcast  // kBroadcast + the root's rank
+  kBroadcast  // the last value: the root's rank is added to it
 };
 
 // Up to this size every rank computes the whole sum, which takes one meeting
@@ -81,7 +81,7 @@ void for_type(at::ScalarType type, const Body& body) {
       return body(double{});
     case at::kLong:
       return body(int64_t{});
-    default:  // flat_view allows no other type
+    default:  // other types were refused by flat_view
       return body(uint8_t{});
   }
 }

@@ -29,8 +29,8 @@ class SharedBuffers final : public Communicator::Buffers {
  public:
   // A range of a buffer, in the memory of every rank.
   struct Place {
-    int64_t number = 0;             // equal on all ranks for the same range
-    std::vector<std::byte*> parts;  // each rank's part
+    int64_t number = 0;             // a range has the same number on all ranks
+    std::vector<std::byte*> parts;  // the memory of each rank's part
   };
 
   // Returns a tensor of `count` zeros whose memory all ranks have mapped, or an
@@ -51,7 +51,7 @@ class SharedBuffers final : public Communicator::Buffers {
     int64_t bytes = 0;
     std::shared_ptr<Memory> own;
     std::vector<SharedSegment> peers;
-    std::vector<std::byte*> parts;  // each rank's part
+    std::vector<std::byte*> parts;  // the memory of each rank's part
   };
 
   std::vector<Buffer> buffers_;

@@ -168,7 +168,7 @@ SharedGroup::~SharedGroup() {
   for (const Member& member : members_) {
     if (member.process_descriptor >= 0) close(member.process_descriptor);
   }
-  if (parts_[0].empty()) return;  // never connected
+  if (parts_[0].empty()) return;  // the group was never connected
   members_[rank_].shared().has_left.store(1);
   announce();
 }

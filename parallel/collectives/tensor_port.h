@@ -107,7 +107,7 @@ class TensorPort {
   Socket wake_;  // an eventfd
   std::string address_;
   std::string path_;                    // path of the Unix socket; "" for TCP
-  std::vector<std::string> addresses_;  // by rank, set by introduce()
+  std::vector<std::string> addresses_;  // one per rank, set by introduce()
   mutable std::mutex mutex_;            // guards the members below
   int openings_ = 0;
   bool is_introduced_ = false;

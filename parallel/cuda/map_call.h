@@ -36,7 +36,7 @@ class MapCall {
                 const at::Tensor& bias,
                 const layers::ActivationFunction& activation);
   void set_gradient(const at::Tensor& gradient);
-  void set_means(const at::Tensor& means);  // may be undefined
+  void set_means(const at::Tensor& means);  // `means` may be undefined
   void set_result(const at::Tensor& result);
 
   void write_sums(const at::Tensor& sums);

@@ -56,9 +56,9 @@ class MemoryAccount {
   std::array<Count, kNumMemoryCategories> categories_;
   std::atomic<int64_t> allocations_{0};
   std::atomic<activations::MemoryTimeline*> timeline_{nullptr};
-  std::unordered_map<uint64_t, Block> blocks_;  // by address
+  std::unordered_map<uint64_t, Block> blocks_;  // keyed by address
   std::mutex held_mutex_;
-  std::unordered_map<const void*, int64_t> held_;  // by owner
+  std::unordered_map<const void*, int64_t> held_;  // bytes of each owner
 };
 
 }  // namespace headroom::cuda

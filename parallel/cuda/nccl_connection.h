@@ -89,7 +89,7 @@ class NcclConnection {
     std::chrono::milliseconds timeout = std::chrono::seconds(20);
     devices::HostServices services = {};
     std::shared_ptr<NcclFamily> family;
-    // See DeviceCommunicatorOptions::behind_each.
+    // As DeviceCommunicatorOptions::behind_each.
     std::function<void(const c10::Stream&)> behind_each = {};
   };
 

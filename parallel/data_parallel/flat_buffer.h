@@ -26,14 +26,14 @@ namespace headroom::data_parallel {
 struct FlatBufferEntry {
   std::string name;
   at::Tensor* tensor = nullptr;  // dense, any memory format
-  int64_t layer = 0;             // must not decrease over the entries
+  int64_t layer = 0;  // index of the entry's layer; must not decrease
 };
 
 // Returns `count` zeros of a type.
 using MakeZeros = std::function<at::Tensor(int64_t count, at::ScalarType)>;
 
 struct FlatBufferOptions {
-  at::ScalarType scalar_type = at::kFloat;  // of all entries
+  at::ScalarType scalar_type = at::kFloat;  // type of all entries
   c10::Device device = c10::kCPU;           // the device of the buffers
   bool with_gradients = false;
   // number of equal, aligned parts a layer can be cut into
@@ -49,13 +49,13 @@ class FlatBuffer {
  public:
   struct Slot {
     std::string name;
-    int64_t offset = 0;  // in elements
+    int64_t offset = 0;  // first element in the buffer
     int64_t size = 0;    // elements, padding excluded
     int64_t layer = 0;   // index into layers()
   };
   struct Layer {
     int64_t number = 0;  // FlatBufferEntry::layer
-    int64_t offset = 0;  // in elements
+    int64_t offset = 0;  // first element in the buffer
     int64_t size = 0;    // up to the end of the last slot
     int64_t padded_size = 0;
     int64_t first_slot = 0;  // slots [first_slot, last_slot)
@@ -103,7 +103,7 @@ class FlatBuffer {
  private:
   void lay_out(const std::vector<FlatBufferEntry>& entries, int layer_parts);
 
-  int64_t alignment_;  // in elements
+  int64_t alignment_;  // alignment of slots, in elements
   int64_t size_ = 0;
   std::vector<Slot> slots_;
   std::vector<Layer> layers_;

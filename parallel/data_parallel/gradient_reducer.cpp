@@ -71,8 +71,8 @@ struct GradientReducer::State {
 
   bool active = true;  // false once the reducer is destroyed
   bool reducing = false;
-  std::vector<bool> seen;            // by slot: its gradient is final
-  std::vector<int64_t> num_missing;  // by bucket: gradients not yet final
+  std::vector<bool> seen;            // for each slot: its gradient is final
+  std::vector<int64_t> num_missing;  // for each bucket: gradients not final yet
   int64_t num_started = 0;           // buckets [0, num_started) are started
   std::vector<std::unique_ptr<collectives::Work>> under_way;
 

@@ -45,7 +45,7 @@ struct PageLockedBuffers::State {
 
   DeviceApi& api;
   std::mutex mutex;
-  // by size; guarded by `mutex`
+  // Buffers that are not in use, by size. Guarded by `mutex`.
   std::multimap<int64_t, std::shared_ptr<void>> free;
   int64_t locked = 0;  // guarded by `mutex`
 };

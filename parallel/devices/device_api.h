@@ -143,7 +143,7 @@ class DeviceMemory : public activations::MemoryMeter {
       kFull
     };
     Action action = Action::kAllocate;
-    uint64_t address = 0;  // for kFull: the free bytes
+    uint64_t address = 0;  // the block's address; for kFull the free bytes
     int64_t bytes = 0;
     uint64_t stream = 0;
     int64_t microseconds = 0;

@@ -31,7 +31,7 @@ std::vector<std::string> words_of(const fs::path& path) {
   return words;
 }
 
-// No value if there is no such file, or it says "max" or -1.
+// Reads a limit. No value if the file is missing, or says "max" or -1.
 std::optional<int64_t> first_number(const fs::path& path) {
   const std::vector<std::string> words = words_of(path);
   return words.empty() ? std::nullopt : number_of(words.front());
@@ -157,7 +157,7 @@ void read_memory_of(const fs::path& group, bool is_v2, int64_t machine_bytes,
   const auto used = first_number(
       group / (is_v2 ? "memory.current" : "memory.usage_in_bytes"));
   const auto stat = table_of(group / "memory.stat");
-  const std::string total = is_v2 ? "" : "total_";  // with inner groups
+  const std::string total = is_v2 ? "" : "total_";  // sums over inner groups
   const int64_t cached = value_in(stat, total + "inactive_file") +
                          value_in(stat, total + "active_file");
   const int64_t taken = std::max<int64_t>(0, used.value_or(0) - cached);
@@ -181,7 +181,7 @@ int64_t read_memory(const fs::path& root, const Groups& v1, const Groups& v2,
   return bytes;
 }
 
-// No value without a quota.
+// The cores of a quota of processor time; no value without a quota.
 std::optional<int64_t> cores_of_quota(std::optional<int64_t> quota,
                                       std::optional<int64_t> period) {
   if (!quota || !period || *quota == 0 || *period == 0) return std::nullopt;

@@ -15,7 +15,7 @@
 namespace headroom::plan {
 
 inline constexpr int kMaxZeroStage = 3;
-inline constexpr int64_t kMaxLayers = 100'000;  // of one model
+inline constexpr int64_t kMaxLayers = 100'000;  // the most layers of a model
 
 // Checks a plan's stage_begins from a message or file: there is one per
 // pipeline stage, the first is 0, and they increase. Returns why they are

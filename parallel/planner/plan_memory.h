@@ -58,7 +58,7 @@ class PlanMemory {
   // (kStages).
   enum class Part { kStartUp, kTraining, kValidation, kCheckpoint, kStages };
   struct Question {
-    predict::MemoryRequest request;  // its list of layers is empty
+    predict::MemoryRequest request;  // without its list of layers
     Part part = Part::kStartUp;
     RankKind rank = {};
     bool operator==(const Question&) const = default;

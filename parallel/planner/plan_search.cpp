@@ -316,7 +316,7 @@ class FitSearch {
   const int64_t last_zero_;  // the last ZeRO stage to try
   const std::vector<plan::BatchNormRule> rules_;
   std::vector<std::string> policies_;
-  bool wants_least_ = false;  // also predict candidates that do not fit
+  bool wants_least_ = false;  // predict also candidates that do not fit
   // The smallest candidate, the last candidate that was tried and is valid, and
   // the refusal of the first invalid candidate.
   std::optional<PlanDecision> least_, last_, invalid_;

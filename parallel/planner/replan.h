@@ -69,7 +69,7 @@ Replan plan_after_shortage(const configs::RunConfig& config,
 // next plan take at most three quarters of the failed plan's bytes, or the
 // fewest bytes that a plan can have.
 struct HostReplan {
-  int64_t host_memory_limit = 0;  // of each worker; as in configs::RunConfig
+  int64_t host_memory_limit = 0;  // for each worker, as in configs::RunConfig
   int64_t memory_limit = 0;
   plan::Plan plan;
   // "for its loaders 64 MiB instead of 256 MiB, and for its tensors 71 MiB

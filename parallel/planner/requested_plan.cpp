@@ -132,7 +132,7 @@ Check set_batch_split(const configs::RunConfig& config, plan::Plan& plan) {
   const int64_t share =
       plan::largest_share(batch, plan.layout.data_parallel_size, rule);
   plan.micro_batch_size = share;
-  // in other commands each rank has whole batches
+  // The other commands give whole batches to each rank.
   if (config.command != "train") return std::nullopt;
   const int64_t group = plan::largest_group(batch, rule);
   if (config.micro_batch_size > 0) {

@@ -29,7 +29,7 @@ class SavePolicy {
 
 struct Gradient {
   Memory memory;
-  bool is_slice = false;  // a view: never modified in place
+  bool is_slice = false;  // a view of a larger map: not changed in place
 };
 
 class Graph {
@@ -37,7 +37,7 @@ class Graph {
   static constexpr int kNobody = -1;  // node of a map without gradient
 
   struct Outcome {
-    std::vector<Gradient> inputs;  // one per input of the node
+    std::vector<Gradient> inputs;  // one gradient for each input of the node
     // gradients of the parameters; freed once they are added up
     std::vector<Memory> parameters;
   };
@@ -52,7 +52,7 @@ class Graph {
     Backward backward;
     bool has_parameters = false;
     Gradient gradient;
-    bool is_root = false;  // its backward runs without a gradient
+    bool is_root = false;  // backward starts here, without a gradient
   };
 
   explicit Graph(LiveBuffers& buffers) : buffers_(buffers) {}

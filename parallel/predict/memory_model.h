@@ -100,7 +100,7 @@ struct MemoryEstimate {
   int64_t accumulated_gradients = 0;
   int64_t moments = 0;
   int64_t average = 0;
-  int64_t statistics = 0;  // of batch norm, with averages and sums
+  int64_t statistics = 0;  // batch norm's statistics, averages and sums
   // Input images of micro-batches in flight; on a device also the loaded bytes.
   int64_t images = 0;
   int64_t activations = 0;    // kept by micro-batches in flight, with loss
@@ -170,7 +170,7 @@ RankMicroBatch rank_micro_batch(const MemoryRequest& request,
 struct SegmentEstimate {
   int64_t tensor_bytes = 0;   // peak of requested bytes
   int64_t segment_bytes = 0;  // peak of reserved bytes
-  int64_t retries = 0;        // how often the limit forced a release
+  int64_t retries = 0;        // releases of free segments because of the limit
   bool fits = true;
   bool operator==(const SegmentEstimate&) const = default;
 };

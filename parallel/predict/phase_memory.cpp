@@ -11,7 +11,7 @@
 namespace headroom::predict {
 namespace {
 
-constexpr int kGathered = 3;  // the ZeRO stage that gathers layers
+constexpr int kGathered = 3;  // the ZeRO stage with gathered layers
 
 class EvaluationRun {
  public:
@@ -250,7 +250,7 @@ MemoryEstimate estimate_start_up(const MemoryRequest& request,
   MemoryEstimate estimate = share.resident();
   // Models are built on the host, then their tensors are copied.
   if (request.on_device) {
-    estimate.images = 0;  // no images are loaded yet
+    estimate.images = 0;  // at start-up no images are loaded
     return estimate;
   }
   estimate.transient =

@@ -32,9 +32,9 @@ struct GradientScatter::State {
   std::function<void(int64_t)> on_final;
   std::vector<Layer> layers;
   at::Tensor shard;
-  at::Tensor received;  // buffer for a reduced slice
+  at::Tensor received;  // buffer for this rank's slice of the sum
   bool active = true;
-  std::vector<size_t> num_missing;  // by layer: gradients not yet final
+  std::vector<size_t> num_missing;  // for each layer: gradients not final yet
 
   const at::Tensor& gradients(int64_t layer) const {
     return layers.at(static_cast<size_t>(layer)).gradients;

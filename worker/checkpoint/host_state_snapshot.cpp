@@ -20,7 +20,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int64_t kAlignment = 64;  // in bytes, of each packed part
+constexpr int64_t kAlignment = 64;  // packed parts begin at multiples of this
 
 int64_t aligned(int64_t bytes) { return round_up(bytes, kAlignment); }
 

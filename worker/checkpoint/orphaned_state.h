@@ -34,7 +34,7 @@ struct OrphanedState {
   std::filesystem::path checkpoints;
   std::string plan_json;
   int64_t keep = 2;
-  CheckpointJob::Blocks blocks;  // of the whole state
+  CheckpointJob::Blocks blocks;  // the blocks of the whole state
   int rank = 0;
 };
 

@@ -94,7 +94,7 @@ class StateStream {
   int64_t num_buffers_ = 0;
   std::vector<Block> own_;
   std::vector<at::Tensor> parts_;  // values of own_: whole or this rank's slice
-  std::vector<Block> all_;         // see blocks()
+  std::vector<Block> all_;         // the result of blocks()
 };
 
 // The tensors of blocks, in the order of the file.

@@ -523,7 +523,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   wire::Stamp stamp_;
   std::deque<Assignment> assignments_;
   int64_t last_order_ = 0;      // order number of the newest assignment
-  std::exception_ptr failure_;  // why no further assignment will arrive
+  std::exception_ptr failure_;  // set if no further assignment will arrive
   grpc::ClientContext* watch_context_ = nullptr;
   std::optional<wire::RunProgress> progress_;
   bool joined_ = false;

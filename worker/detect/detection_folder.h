@@ -178,7 +178,7 @@ class DetectionFolder {
   const FolderOptions options_;
   std::filesystem::path path_;
   std::map<std::string, int> names_;
-  std::set<std::string> image_ids_;         // those in the JSON, as JSON
+  std::set<std::string> image_ids_;         // ids used in the JSON so far
   std::unique_ptr<AtomicFile> csv_, json_;  // nullptr before the first write
   bool json_has_records_ = false;
 };

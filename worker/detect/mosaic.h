@@ -41,7 +41,7 @@ struct MosaicPart {
 };
 
 struct Mosaic {
-  std::vector<MosaicPart> parts;  // in the order of their images
+  std::vector<MosaicPart> parts;  // ordered by their images
 
   bool has_pixels(double x, double y) const;
 };

@@ -37,7 +37,7 @@ struct OnnxHeadOptions {
 struct OnnxLevel {
   std::string map;  // [N, anchors * (5 + classes), H, W]
   int64_t stride = 0;
-  std::vector<std::pair<double, double>> anchors;  // in pixels
+  std::vector<std::pair<double, double>> anchors;  // width, height in pixels
 };
 
 // Adds the nodes and outputs of the head.

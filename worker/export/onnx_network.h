@@ -22,7 +22,7 @@ namespace headroom::exporter {
 
 // The network up to the maps of its last convolutions.
 struct OnnxBody {
-  OnnxGraph graph;  // has no outputs yet
+  OnnxGraph graph;  // the graph, still without outputs
   std::vector<OnnxLevel> levels;
 };
 

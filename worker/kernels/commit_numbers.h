@@ -25,7 +25,7 @@ struct CommitNumbers {
   double gradient_scale = 1;
   double num_groups = 1;      // number of groups summed in batch_norm_sums
   double average_weight = 0;  // 1 - decay
-  // Their `clip` is not used; CommitOutcome::clip replaces it.
+  // The member `clip` is not used: CommitOutcome::clip replaces it.
   SgdCoefficients<double> sgd[kParameterGroups] = {};
   AdamCoefficients<double> adam[kParameterGroups] = {};
 };
@@ -33,7 +33,7 @@ struct CommitNumbers {
 // Has only doubles, because it is sent as a tensor of doubles.
 struct CommitOutcome {
   double items[kStepItems] = {};
-  double squared_norm = 0;  // of this step's plus the accumulated gradient
+  double squared_norm = 0;  // of this step's gradient plus the accumulated one
   double commits = 0;       // 1 if the step counts, else 0
   double clip = 1;          // factor that limits the norm of this gradient
 };

@@ -26,8 +26,8 @@ namespace headroom::loss {
 struct LossGains {
   // scaled by number of levels, classes and image size
   double box = 0, obj = 0, cls = 0;
-  std::vector<double> balance;  // for each level
-  double positive_target = 1;   // below 1 with label smoothing
+  std::vector<double> balance;  // a factor for each level
+  double positive_target = 1;   // less than 1 with label smoothing
   double negative_target = 0;
   double cls_pos_weight = 1, obj_pos_weight = 1;
   // In place of cls_pos_weight, one for each class; empty if all are equal.
@@ -53,7 +53,7 @@ void weigh_classes(const std::vector<double>& weights, LossGains& gains);
 // of the image's ranks.
 struct GlobalCounts {
   int64_t images = 0;
-  std::vector<int64_t> matches;  // for each level
+  std::vector<int64_t> matches;  // number of matches of each level
   // Height of each level in cells, if its rows are split over ranks; empty if
   // each head holds all rows of its level.
   std::vector<int64_t> global_rows = {};

@@ -234,7 +234,7 @@ class LayerWriter final : public MapLayerWriter {
   std::array<double, 6> pixels_{};  // transform passed to the last begin()
   std::string from_;     // reference system passed to the last begin()
   double farthest_ = 0;  // largest valid coordinate in that system
-  Transformation transformation_;  // from that system to the layer's
+  Transformation transformation_;  // converts from `from_` to `system_`
 };
 
 std::unique_ptr<MapLayerWriter> make_layer(const char* driver_name,

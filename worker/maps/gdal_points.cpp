@@ -172,7 +172,7 @@ class PicturePoints final : public MapPoints {
   // returns 0: the edge probably crosses the 180th meridian and was not cut
   // there.
   double way(double by) const {
-    constexpr double kLongestEdge = 0.75;  // in turns
+    constexpr double kLongestEdge = 0.75;  // a fraction of a whole turn
     if (points_turn_ == 0 || !(std::abs(by) <= kLongestEdge * points_turn_)) {
       return 0;
     }

@@ -25,7 +25,7 @@ inline constexpr int kMapApiVersion = 3;
 // in the picture's reference system, with easting or longitude first.
 struct MapPlace {
   std::array<double, 6> transform{};
-  std::string reference_system;   // as WKT text
+  std::string reference_system;   // in the format WKT
   int64_t height = 0, width = 0;  // pixels, as stored
 };
 

@@ -39,7 +39,7 @@ using Matched = std::array<bool, kNumIouThresholds>;
 struct DetectionRecord {
   float confidence = 0;
   int32_t class_index = 0;
-  Matched correct = {};  // one for each IoU threshold
+  Matched correct = {};  // for each IoU threshold, whether it is correct
 };
 
 // Matches the detections of one image with its labels; boxes of both are in
@@ -53,7 +53,7 @@ struct ClassPrecision {
   int64_t class_index = 0;
   int64_t labels = 0;
   std::array<double, kNumIouThresholds> ap = {};
-  double precision = 0;  // at AveragePrecision::confidence
+  double precision = 0;  // value at AveragePrecision::confidence
   double recall = 0;
 
   double ap50() const { return ap[0]; }

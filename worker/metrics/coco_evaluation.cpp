@@ -134,7 +134,7 @@ struct Cell {
   std::vector<const CocoObject*> objects;
   // in descending score; at most max_detections
   std::vector<const CocoDetection*> detections;
-  std::vector<std::vector<double>> overlaps;  // [detection][object]
+  std::vector<std::vector<double>> overlaps;  // overlaps[detection][object]
 };
 
 double overlap(const CocoDetection& d, const CocoObject& o) {

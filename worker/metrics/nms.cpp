@@ -86,7 +86,7 @@ std::vector<Detection> suppress(const std::vector<Detection>& candidates,
 // Rows of predictions on the host, image after image.
 struct HostRows {
   at::Tensor fields;  // [rows, fields] float32
-  // each image's first row, then the number of rows
+  // For each image its first row; at the end the number of rows.
   std::vector<int64_t> begins;
 };
 

@@ -33,8 +33,8 @@ namespace headroom::metrics {
 struct NmsOptions {
   double confidence_threshold = 0.001;
   double iou_threshold = 0.6;
-  int64_t max_detections = 300;  // per image
-  bool multi_label = true;       // no effect with one class
+  int64_t max_detections = 300;  // largest number per image
+  bool multi_label = true;       // has no effect if there is one class
   bool agnostic = false;         // boxes of other classes also suppress a box
   std::vector<int64_t> classes;  // returns only these classes; empty for all
   int64_t max_candidates = 30000;

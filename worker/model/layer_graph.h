@@ -107,7 +107,7 @@ class LayerGraph {
   int64_t num_classes() const;
   int64_t input_channels() const;
   int64_t max_stride() const;
-  int64_t num_layers() const;  // of the table, including dropped layers
+  int64_t num_layers() const;  // layers of the table, also dropped ones
 
   // The layers that each layer reads: earlier layers, or -1 for the images.
   const std::vector<std::vector<int>>& inputs() const;

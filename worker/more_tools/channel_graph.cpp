@@ -315,8 +315,8 @@ class Walk {
   ChannelGraph graph_;
   size_t layer_ = 0;
   std::vector<Output> outputs_;
-  std::vector<Map> written_;      // one per convolution
-  std::vector<size_t> layer_of_;  // one per convolution
+  std::vector<Map> written_;  // for each convolution, the map that it writes
+  std::vector<size_t> layer_of_;  // for each convolution, its layer
   std::vector<Reading> readings_;
 };
 

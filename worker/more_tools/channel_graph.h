@@ -71,7 +71,7 @@ struct ChannelGraph {
   std::vector<Unit> units;
   std::vector<Convolution> convolutions;
   std::vector<Reader> readers;
-  std::map<size_t, Line> lines;  // by layer, for layers with convolutions
+  std::map<size_t, Line> lines;  // by layer; only layers with convolutions
 };
 
 // `table` must have the model's number of classes.

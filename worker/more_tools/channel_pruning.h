@@ -38,9 +38,8 @@ struct PrunedModel {
   };
   layers::ModelTable
       table;  // with explicit widths; multiples of width and depth are 1
-  std::unique_ptr<model::LayerGraph>
-      model;                  // in the type of the original model
-  std::vector<Layer> layers;  // the layers that have units
+  std::unique_ptr<model::LayerGraph> model;  // same types as the original model
+  std::vector<Layer> layers;                 // the layers that have units
   // The arguments, as text, of modules that need more arguments than YOLOv5's
   // format has.
   std::map<std::string, std::string> forms;

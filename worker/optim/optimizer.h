@@ -127,7 +127,7 @@ std::vector<std::string> moment_names(OptimizerKind kind);
 // Settings of one optimizer step.
 struct OptimizerStep {
   AllGroupSettings groups;
-  double momentum = 0;  // for Adam, beta1
+  double momentum = 0;  // Adam's beta1, or SGD's momentum
   double clip_coefficient = 1;
   int64_t step = 1;  // number of this optimizer step, from 1
 };

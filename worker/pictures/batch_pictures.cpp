@@ -229,7 +229,7 @@ void PictureGrid::add(const cv::Mat& pixels, const std::string& text,
   pixels.copyTo(cell);
   detect::AnnotateOptions options;
   options.confidences = boxes.confidences;
-  options.line_width = 1;  // also makes letters small, for many boxes
+  options.line_width = 1;  // thin lines and small letters for many boxes
   detect::annotate(cell, boxes.boxes, class_names, options);
   const std::string shown = chart::shortened(text, kTextLetters);
   const cv::Size size = chart::text_size(shown, 0.4);

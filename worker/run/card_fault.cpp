@@ -63,7 +63,7 @@ std::optional<CardFault> card_fault_behind(
     return error.fault();
   } catch (const c10::AcceleratorError& error) {
     words = error_words(error);
-  } catch (...) {  // other failures: the code below asks the driver
+  } catch (...) {  // then the driver is asked below
   }
   if (!device || device->is_cpu()) return std::nullopt;
   if (auto now = device->api()->failure(device->device().index())) {

@@ -44,14 +44,14 @@ constexpr std::chrono::minutes kOperationTimeout{2};
 // State that this process keeps from generation to generation.
 struct ThisProcess {
   CrossGenerationState carried;
-  Card card;  // describes carried.device
+  Card card;  // the card of carried.device
   // The ranks of the newest generation.
   std::unique_ptr<collectives::CountingCommunicator> communicator;
-  std::unique_ptr<TrainingRun> training;  // borrows the members above
+  std::unique_ptr<TrainingRun> training;  // refers to the members above
   // From the first lost generation on, this worker may be one of the last that
   // hold the state.
   std::optional<agent_loss::Reprieve> reprieve;
-  bool is_saved = false;  // all ranks saved the newest step together, to end
+  bool is_saved = false;  // all ranks saved the newest step before their end
   int64_t committed_steps() const {
     return training ? training->committed_steps() : carried.newest_step();
   }
@@ -372,7 +372,7 @@ int follow_assignments(control::CoordinatorClient& client,
     }
     if (!exception) continue;
     const Failure failure = describe(exception);
-    exception = nullptr;  // outside the catch: frees what the exception held
+    exception = nullptr;  // free its objects outside the catch block
     if (!process.reprieve && process.committed_steps() > 0) {
       process.reprieve.emplace(assignment.has_one_agent);
     }

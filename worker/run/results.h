@@ -31,9 +31,9 @@ struct EpochRecord {
   int64_t step = 0;                  // number of committed steps so far
   double box = 0, obj = 0, cls = 0;  // means over the epoch
   EpochWork work;
-  std::array<double, 3> lr = {};  // one for each parameter group
+  std::array<double, 3> lr = {};  // learning rate of each parameter group
   std::optional<validation::ValidationResult> validation;
-  std::vector<memory::PhaseMemory::Rank> validation_memory;  // one per rank
+  std::vector<memory::PhaseMemory::Rank> validation_memory;  // for each rank
 };
 
 // One line for users: "epoch 3/60  P 0.71  R 0.66  mAP50 0.70  mAP50-95 0.41".
@@ -83,9 +83,9 @@ struct RunSummary {
   uint64_t generations = 1;
   int64_t retries = 0;
   double wall_seconds = 0;          // the sum over all sessions of the run
-  std::vector<int64_t> peak_bytes;  // each rank's peak in steps
+  std::vector<int64_t> peak_bytes;  // peak of each rank's steps
   std::vector<memory::PhaseMemory> memory;      // peaks of other phases
-  std::vector<DeviceMemoryLine> device_memory;  // by rank; empty on the CPU
+  std::vector<DeviceMemoryLine> device_memory;  // one per rank; empty for CPUs
   CheckpointCounts checkpoints;
   std::string ended;  // why the run ended, as a sentence
   int exit_code = 0;  // set when the run has ended

@@ -21,7 +21,7 @@ struct RunContext;
 
 struct ChosenDevice {
   devices::ComputeDevice device;
-  memory::DeviceFootprint footprint;  // of the context; empty for the CPU
+  memory::DeviceFootprint footprint;  // the context's memory; empty for the CPU
   Card card;                          // empty for the CPU
 };
 

@@ -21,7 +21,7 @@ namespace headroom::run {
 struct NcclRates {
   std::string transport;  // network between machines: "AWS Libfabric"
   int64_t machines = 1;
-  int64_t cards_of_machine = 1;  // of the machine with the most cards
+  int64_t cards_of_machine = 1;  // on the machine with the most cards
   // Bytes per second over the slowest link, counted as 2 (n - 1) / n of the
   // bytes of an all-reduce (NCCL's "bus bandwidth"); 0 without such a link.
   double between_machines = 0;

@@ -135,7 +135,7 @@ class RunRecorder {
   collectives::Mesh* mesh_;  // null if this rank has the whole state
   bool records_;
   const memory::MemoryRetry retry_;         // retries the work on files
-  std::optional<std::string> data_report_;  // set once it is computed
+  std::optional<std::string> data_report_;  // the text, once it was made
   std::unique_ptr<StepLog> step_log_;       // null while an older run is kept
   std::unique_ptr<Results> results_;
   bool lines_wait_ = false;  // whether unwritten lines were reported

@@ -198,7 +198,7 @@ class Control final : public StandaloneControl {
   }
 
   std::unique_ptr<KeyValueStore> rendezvous(uint64_t) override {
-    return nullptr;  // a single process has no peers
+    return nullptr;  // there are no peers to connect to
   }
 
   void set_progress(const wire::RunProgress& progress) override {

@@ -116,7 +116,7 @@ struct TrainingRun::Implementation {
   loss::LossGains gains;
   std::unique_ptr<RunRecorder> recorder;
   std::unique_ptr<memory::MemoryTracer> tracer;  // set while steps are recorded
-  predict::HostShares host;  // memory of loaders and of a copy of the state
+  predict::HostShares host;  // host memory of the loaders and of state copies
   std::unique_ptr<checkpoint::PeerReplicas> buddies;  // null if not sharded
   std::unique_ptr<checkpoint::CheckpointSaver> saver;
   int64_t validation_parts = 0;
@@ -448,7 +448,7 @@ std::optional<RunOutcome> TrainingRun::Implementation::end_epoch() {
     return ending->interrupt(cat("epoch ", state->counters.recorded_epochs));
   }
   if (!context.config.nosave) {
-    checkpoints->finish();  // so that the epoch's checkpoint is not skipped
+    checkpoints->finish();  // else the epoch's checkpoint would be skipped
     checkpoints->begin();
   }
   if (agreed.leave_requested) return ending->leave_as_asked();

@@ -29,7 +29,7 @@ std::unique_ptr<loader::BatchSource> open_batches(const RunContext& run,
     return std::make_unique<loader::SyntheticInput>(options);
   }
   options.host_memory_limit_bytes = host_memory_limit;
-  options.weighted_epochs = 0;  // begin_epoch() opens weighted epochs
+  options.weighted_epochs = 0;  // begin_epoch() allows one epoch after another
   options.hooks.targets_begin = [&reports](int64_t step) {
     reports.begin_phase(configs::Fault::Phase::kLoader, step);
   };

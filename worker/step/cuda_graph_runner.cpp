@@ -175,7 +175,7 @@ at::Tensor CudaGraphRunner::run(MicroBatch inputs,
   }
   const MemoryCategoryScope scope(MemoryCategory::kLoss);
   if (is_prepared(inputs)) {
-    inputs.send_following();  // this copy need not wait for the graph
+    inputs.send_following();  // may be copied before the graph is replayed
   } else {
     fill(inputs);
   }

@@ -29,9 +29,9 @@ struct RunData {
   std::string model;
   layers::ModelTable table;
   std::vector<std::string> class_names;
-  std::vector<double> class_weights;          // one for each class; hyp.cls_pw
-  std::optional<labels::Dataset> training;    // not set with synthetic input
-  int64_t training_images = 0;                // before --fraction
+  std::vector<double> class_weights;        // hyp.cls_pw of each class
+  std::optional<labels::Dataset> training;  // not set with synthetic input
+  int64_t training_images = 0;  // number of images without --fraction
   std::optional<labels::Dataset> validation;  // not set with synthetic input
   std::vector<labels::DataReport> reports;
   std::optional<configs::RangeWish> range;  // value range in data.yaml

@@ -50,7 +50,7 @@ struct StepOptions {
   std::optional<predict::MemoryRequest> memory = {};
   Teacher* teacher = nullptr;  // borrowed; may be null
   DevicePrefetcher::FollowingBatch following = {};
-  bool captures_micro_batches = false;  // on a device (cuda_graph_runner.h)
+  bool captures_micro_batches = false;  // use CUDA graphs (cuda_graph_runner.h)
   predict::LabelBound labels = {};      // bounds the targets of captured graphs
   // The memory settings that this rank had reached in an earlier generation
   // under the same plan.

@@ -51,12 +51,12 @@ struct StepResult {
   // without peers cannot.
   std::string out_of_memory;
   bool optimizer_stepped = false;
-  double loss = 0, box = 0, obj = 0, cls = 0;  // of the global batch
-  double gradient_norm = 0;                    // without the loss scale
-  std::optional<double> loss_scale;            // set only in float16
+  double loss = 0, box = 0, obj = 0, cls = 0;  // losses of the global batch
+  double gradient_norm = 0;          // of the gradient without the loss scale
+  std::optional<double> loss_scale;  // set only in float16
   bool lowered_scale = false;  // the scale was lowered, the update skipped
   optim::StepSettings settings;
-  std::vector<int64_t> measured_peak_bytes;  // per rank, of the last attempt
+  std::vector<int64_t> measured_peak_bytes;  // per rank, in the last attempt
   // The predicted peak of the last attempt, per rank; 0 if there is none,
   // because micro-batches had to be cut or a device ran a convolution of a new
   // shape.

@@ -74,7 +74,7 @@ struct EpochMeter {
 
 struct TrainingCounters {
   int64_t committed_steps = 0;
-  int64_t optimizer_steps = 0;       // also the EMA's update count
+  int64_t optimizer_steps = 0;       // also the number of the EMA's updates
   int64_t last_optimizer_step = -1;  // newest step that ran the optimizer
   double best_fitness = -1;          // 0.1 mAP50 + 0.9 mAP50-95
   int64_t best_epoch = -1;
@@ -91,9 +91,9 @@ struct TrainingCounters {
 struct CommitArguments {
   int64_t step = 0;
   int64_t num_groups = 1;    // batch-norm groups of the global batch
-  double gradient_norm = 0;  // of this step's plus the accumulated gradient
+  double gradient_norm = 0;  // norm of this step's and the accumulated gradient
   optim::StepSettings settings;
-  double weight_decay = 0;  // of parameter group 1 (convolution weights)
+  double weight_decay = 0;  // decay of parameter group 1 (convolution weights)
 };
 
 struct TrainingStateOptions {
@@ -267,7 +267,7 @@ class TrainingState {
   at::Tensor accumulated_;
   std::vector<at::Tensor> moments_;
   at::Tensor batch_norm_sums_;
-  at::Tensor sent_slice_;  // for gathers of whole weights from slices
+  at::Tensor sent_slice_;  // sent when whole weights are gathered
   std::vector<Buffer> buffers_;
   std::vector<DeviceState::Piece> pieces_;
   std::unique_ptr<DeviceState> device_state_;  // null on the CPU

@@ -32,7 +32,7 @@ using configs::RunConfig;
 
 // The range of scales by which training changes an image's size.
 constexpr double kLeastScale = 0.9, kLargestScale = 1.1;
-constexpr uint64_t kScaleEpoch = 1;  // the anchor search draws in epoch 0
+constexpr uint64_t kScaleEpoch = 1;  // the anchor search uses epoch 0
 
 void check_number(const RunConfig& run, const layers::ModelTable& table) {
   if (run.hyp.anchors == 0) return;

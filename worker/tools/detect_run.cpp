@@ -109,9 +109,9 @@ class DetectRun {
   std::optional<ResumableDetection> journal_;  // set after sources_
   std::optional<DetectedMaps> maps_;           // set if map files are wanted
   int64_t pictures_ = 0, boxes_ = 0;
-  int64_t known_pictures_ = 0, known_tiles_ = 0;  // counts of an unfinished run
+  int64_t known_pictures_ = 0, known_tiles_ = 0;  // found in the journal
   bool has_said_known_ = false, has_said_full_ = false;
-  bool has_own_bar_ = false;  // whether the last image had several tiles
+  bool has_own_bar_ = false;  // the last image had several tiles
   double seconds_ = 0;
   ToolProgress progress_{beside_lines()};
 };

@@ -43,7 +43,7 @@ static_assert(sizeof(ServiceRequest) == 40);
 
 enum class AnswerKind : uint32_t {
   kReady = 1,    // text: JSON with the classes and the accepted pictures
-  kBoxes = 2,    // for a frame, with its pixels: RGB, 8 bits
+  kBoxes = 2,    // if the request was kFrame, with RGB pixels of 8 bits
   kSources = 3,  // text: per file 'i' (image), 'v' (video) or 'x' (left out:
                  // the reason), then the path, then a zero byte
   kRefused = 4,  // text: the reason and the remedy

@@ -31,7 +31,7 @@ struct AverageValidation {
   // out of memory.
   int64_t& num_parts;
   memory::MemoryRetry retry;
-  int64_t host_memory_limit = 0;  // of the loader, in bytes; 0: default
+  int64_t host_memory_limit = 0;  // the loader's bytes; 0: default
   // Called with the number of images that all ranks have processed, and with
   // the number of all images.
   std::function<void(int64_t images, int64_t all)> images_done = {};
@@ -39,7 +39,7 @@ struct AverageValidation {
 
 struct ValidatedAverage {
   ValidationResult result;
-  memory::MemoryComparison memory;  // this rank's memory
+  memory::MemoryComparison memory;  // this rank's needed and predicted memory
 };
 
 ValidatedAverage validate_average(const AverageValidation& of);

@@ -31,7 +31,7 @@ struct BatchFindings {
   int64_t images = 0;
   double box = 0, obj = 0, cls = 0;  // loss terms of the batch
   std::vector<int64_t> labels_per_class;
-  std::vector<metrics::DetectionRecord> records;       // by YOLOv5's matching
+  std::vector<metrics::DetectionRecord> records;       // matched as in YOLOv5
   std::vector<metrics::DetectionRecord> coco_records;  // pycocotools' matching
   std::vector<metrics::ConfusionCount> confusions;
   std::vector<ImageFindings> found;  // images that the options keep
@@ -67,7 +67,7 @@ struct ValidationResult {
   // Data for pictures and files; set only if the options ask for it.
   metrics::AveragePrecision curves;
   std::vector<metrics::ConfusionCount> confusions;
-  std::vector<ImageFindings> found;  // in the order of batches
+  std::vector<ImageFindings> found;  // sorted by batch
 
   // The value by which best.safetensors is chosen. REQUIRES: one of the names
   // of --best-metric.

@@ -17,7 +17,7 @@
 namespace headroom::video {
 namespace {
 
-constexpr std::chrono::seconds kGrace{2};  // from SIGTERM to SIGKILL
+constexpr std::chrono::seconds kGrace{2};  // time between SIGTERM and SIGKILL
 
 // "[mjpeg @ 0x55a219] [error] overread 8\n" -> "[mjpeg] overread 8". Sets
 // `is_error` if the line has the mark of an error.

@@ -20,7 +20,7 @@ namespace headroom::weights {
 
 struct OpenedWeights {
   layers::ModelTable table;
-  std::unique_ptr<model::LayerGraph> model;  // on the CPU
+  std::unique_ptr<model::LayerGraph> model;  // its tensors are on the CPU
   std::vector<std::string> class_names;  // "class3" if the file has no names
   // It has "model" and "table", and also "names", "imgsz", "stride", "range"
   // and "value_range" if the file has them.

@@ -204,7 +204,7 @@ LoadReport load_weights(const std::filesystem::path& path,
       options.mode == LoadMode::kTransfer ? compare_heads(file, options, graph)
                                           : std::nullopt;
   bool is_by_name = false;
-  std::map<int64_t, std::vector<std::string>> differences;  // by layer
+  std::map<int64_t, std::vector<std::string>> differences;  // keyed by layer
   for (const model::NamedTensor& entry : state) {
     const auto found = file.tensors.find(entry.name);
     const at::Tensor* const stored =

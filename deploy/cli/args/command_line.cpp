@@ -217,7 +217,7 @@ class Parser {
   CommandLine& line_;
   const CommandSummary& summary_;
   std::string last_;                         // the previous option, as typed
-  std::map<std::string, std::string> uses_;  // each flag as first typed
+  std::map<std::string, std::string> uses_;  // used flags, as first typed
   std::set<std::string> set_before_;  // keys of --set, programs of --on-event
 };
 

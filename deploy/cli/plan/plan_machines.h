@@ -30,7 +30,7 @@ struct PlanMachines {
   int64_t processes = 1;  // from the run's flags, with --gpu-memory
   // Says which card was chosen if several cards have this name; else "".
   std::string note;
-  std::vector<nvml::Card> cards;  // this machine's cards, with --device
+  std::vector<nvml::Card> cards;  // with --device: this machine's cards
   // The memory of a GPU; with --device, the least memory free on any of the
   // cards.
   int64_t gpu_memory_bytes = 0;

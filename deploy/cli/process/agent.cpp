@@ -89,7 +89,7 @@ class Agent {
     std::string worker_id;
     std::optional<wire::NodeCard> card;     // nullopt on the CPU, or if unknown
     std::unique_ptr<ChildProcess> process;  // nullptr if it did not start
-    std::string failure;                    // why it could not be started
+    std::string failure;  // why the process could not be started
     bool reported = false;
     bool killed_here = false;  // this agent has sent SIGKILL
     // Result of OomKills for the worker's end; no value before it was asked.
@@ -407,7 +407,7 @@ class Agent {
   const std::string node_id_;
   const std::string advertise_host_;  // the address of this agent's workers
   std::unique_ptr<coordinator::ControlClient> client_;
-  std::unique_ptr<LineLog> log_;  // must outlive the workers
+  std::unique_ptr<LineLog> log_;  // must outlive the workers, which write to it
   std::string run_directory_;
   NodeCards cards_;
   std::vector<Slot> slots_;

@@ -181,7 +181,7 @@ ChildProcess::ChildProcess(ChildOptions options)
   if (error != 0) {
     close(output.reading);
     state_->exit_code = 127;
-    const bool is_refused = state_->pid < 0;  // by fork()
+    const bool is_refused = state_->pid < 0;  // fork() failed
     throw Error("launch",
                 state_->options.name + " cannot start: " + command[0] + ": " +
                     strerror(error),

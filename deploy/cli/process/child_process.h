@@ -36,12 +36,12 @@ struct ChildOptions {
   // nullopt means the environment of this process; our own programs get it,
   // because they write log records.
   std::optional<Environment> environment;
-  Environment extra_environment;  // added to its environment
-  int input = -1;                 // its standard input; -1 means /dev/null
-  std::vector<int> passed_fds;    // open in the child under the same number
-  std::vector<int> cores;         // cores it may run on; if empty, its parent's
-  int death_signal = SIGKILL;     // sent to it when this process ends
-  bool may_refuse = false;        // the child gets a refusal channel
+  Environment extra_environment;  // added to the child's environment
+  int input = -1;  // the child's standard input; -1 means /dev/null
+  std::vector<int> passed_fds;  // open in the child under the same number
+  std::vector<int> cores;  // cores for the child; if empty, the parent's cores
+  int death_signal = SIGKILL;  // sent to the child when this process ends
+  bool may_refuse = false;     // the child gets a refusal channel
   std::function<void(const ChildLine&)> on_line;
 };
 

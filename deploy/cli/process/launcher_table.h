@@ -54,7 +54,7 @@ enum class ErrorFile {
 // The fields are names of variables. "A|B": the first one that is set. "": the
 // launcher has no such variable.
 struct Launcher {
-  std::string_view name{};  // for messages
+  std::string_view name{};  // the launcher's name in messages
   // The launcher is recognised if all these variables are set, `absent` is not
   // set, and `is_meant` is nullptr or returns true.
   std::array<std::string_view, 4> recognised_by{};
@@ -93,7 +93,7 @@ struct Launcher {
   std::string_view address{};
   std::string_view port{};
   int port_step = 0;
-  // How often the launcher has restarted the same processes.
+  // The number of times that the launcher has restarted these processes.
   std::string_view restarts{};
   std::string_view run_id{};  // the job's name, equal in all its restarts
   // These two values identify the job among all jobs, also earlier ones. Only

@@ -36,8 +36,8 @@ namespace headroom::cli {
 struct LedgerRules {
   uint64_t seed = 0;
   int64_t global_batch_size = 1;
-  bool order_is_known = true;  // false with --rect
-  bool by_weight = false;      // with --image-weights
+  bool order_is_known = true;  // false with --rect: the order is not checked
+  bool by_weight = false;      // true with --image-weights
 };
 
 struct LedgerReport {

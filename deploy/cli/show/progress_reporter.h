@@ -54,12 +54,12 @@ class ProgressReporter {
   Pace pace_;
   coordinator::RunStatus last_;
   std::optional<double> eta_seconds_;
-  int64_t told_steps_ = 0;  // steps up to the end of the newest printed epoch
+  int64_t told_steps_ = 0;  // committed steps up to the newest printed epoch
   int64_t first_step_ = 0;  // the first step that was seen
   std::optional<coordinator::TimePoint> first_step_time_, last_line_;
   // On a terminal: a trained epoch whose line waits for its validation.
   std::optional<EpochLine> waiting_;
-  int64_t waiting_step_ = 0;  // committed steps at the end of that epoch
+  int64_t waiting_step_ = 0;  // steps committed at the end of that epoch
   coordinator::TimePoint waiting_since_;
   std::string header_;  // the newest header that was shown
   int64_t lines_since_header_ = 0;

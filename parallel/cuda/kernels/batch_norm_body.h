@@ -70,7 +70,7 @@ struct BatchNormMap {
 // A block's part of a map.
 struct BlockPlace {
   int tile, chunk, group;
-  int64_t begin, end;  // in pixels
+  int64_t begin, end;  // the pixels [begin, end)
 };
 
 template <typename Map>

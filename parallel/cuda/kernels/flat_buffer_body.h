@@ -16,8 +16,8 @@
 namespace headroom::cuda {
 
 struct FlatBufferPiece {
-  int64_t offset = 0;  // in elements
-  int32_t size = 0;    // at most kMostPieceElements
+  int64_t offset = 0;  // first element in the flat buffer
+  int32_t size = 0;    // number of elements, at most kMostPieceElements
   // Parameter group of the piece; -1 if its elements are only averaged.
   int32_t group = -1;
 };
@@ -28,10 +28,10 @@ static_assert(sizeof(FlatBufferPiece) == kPieceBytes);
 struct FlatBufferArguments {
   bool is_double = false;
   void* parameters = nullptr;
-  const void* gradients = nullptr;  // of this step
+  const void* gradients = nullptr;  // this step's gradient
   void* accumulated = nullptr;
-  void* first_moment = nullptr;   // of Adam, or SGD's momentum
-  void* second_moment = nullptr;  // of Adam; nullptr for SGD
+  void* first_moment = nullptr;   // Adam's first moment, or SGD's momentum
+  void* second_moment = nullptr;  // Adam's second moment; nullptr for SGD
   void* average = nullptr;        // EMA; nullptr if there is none
   const FlatBufferPiece* pieces = nullptr;
   int64_t num_pieces = 0;

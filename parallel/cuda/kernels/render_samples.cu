@@ -12,7 +12,7 @@ namespace headroom::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kBlocksPerMultiprocessor = 4;  // leaves 64 registers a thread
+constexpr int kBlocksPerMultiprocessor = 4;  // a thread then has 64 registers
 
 // A row of blocks renders one sample, so all its threads read one recipe.
 template <typename Level>

@@ -46,7 +46,7 @@ struct NetworkSample {
 
 // A sample whose pixels are not computed yet.
 struct PlannedSample {
-  NetworkSample sample;  // without pixels
+  NetworkSample sample;  // its pixels are not computed yet
   SampleRecipe recipe;
 };
 

@@ -35,7 +35,7 @@ class SamplePacking {
   void add(const PictureRecipe& picture);
 
   struct Tile {
-    cv::Mat pixels;  // only the rectangle that is packed
+    cv::Mat pixels;  // the pixels of the packed rectangle
     cv::Rect place;
     int64_t offset = 0;
   };

@@ -229,7 +229,7 @@ class PngRows : public ScanlineReader {
 
   std::unique_ptr<Reader> reader_;
   int passes_;
-  cv::Mat whole_;  // all pixels of an interlaced picture
+  cv::Mat whole_;  // only for interlaced pictures: all pixels
   int next_ = 0;
 };
 

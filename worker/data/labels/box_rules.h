@@ -115,7 +115,7 @@ class BoxRules {
   BoxExtent placed(const BoxExtent& drawn) const;
 
   LabelFile& result_;
-  int orientation_ = 1;  // of the stored pixels, if boxes follow it (exif.h)
+  int orientation_ = 1;  // the orientation (exif.h) that placed() applies
   codecs::ImageSize drawn_size_;
   double scale_x_ = 1, scale_y_ = 1;
   std::set<std::tuple<int32_t, float, float, float, float>> seen_;

@@ -53,7 +53,7 @@ struct DataReport {
   // A table of labels that was found and used although the data file does not
   // name it; "" if there is none.
   std::string table;
-  std::string row_form;    // as SplitImages::row_form
+  std::string row_form;    // SplitImages::row_form of this split
   int64_t images = 0;      // images kept
   int64_t background = 0;  // kept images without a box
   int64_t boxes = 0;       // boxes kept
@@ -61,8 +61,8 @@ struct DataReport {
   // crowds + dropped + left_out.
   int64_t objects = 0;
   int64_t crowds = 0;    // regions that are not trained on
-  int64_t dropped = 0;   // each has a fault
-  int64_t left_out = 0;  // their images were left out
+  int64_t dropped = 0;   // objects that were dropped, each with a fault
+  int64_t left_out = 0;  // objects of images that were left out
   // Number of label files with a class that is not in `names`.
   int64_t files_of_unknown_classes = 0;
   int64_t largest_class = -1;  // largest class number in the label files

@@ -129,7 +129,7 @@ class FolderIndex {
 
   const Place place_;
   const std::vector<SplitImage>& images_;
-  const uint64_t key_, rules_;  // as in packs::IndexSeal
+  const uint64_t key_, rules_;  // see packs::IndexSeal
   const int64_t begin_;  // when this object was made, nanoseconds since 1970
   std::unique_ptr<packs::IndexReader> reader_;  // nullptr if Place::file is ""
   packs::IndexPart block_;                      // the last block read

@@ -133,7 +133,7 @@ bool is_pose(const std::vector<double>& row) {
   }
   if (has_visibility) return true;
   if (rest % 2 != 0) return false;
-  constexpr double kSlack = 0.55;  // of the box's size
+  constexpr double kSlack = 0.55;  // a fraction of the box's size
   for (size_t i = kBox; i + 1 < row.size(); i += 2) {
     if (row[i] == 0 && row[i + 1] == 0) continue;
     if (std::abs(row[i] - cx) > kSlack * w) return false;

@@ -103,7 +103,7 @@ using IndexedPoint = std::array<float, 2>;
 // refers to memory of the data set, which must outlive it.
 class Outlines {
  public:
-  Outlines() = default;  // without outlines
+  Outlines() = default;  // an object without outlines
 
   // `ends` has for each box the index after its last point. Indices count the
   // points of the whole data set; `points` begins at index `begin`.

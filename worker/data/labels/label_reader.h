@@ -119,7 +119,7 @@ class OwnFileLabels : public LabelReader {
 
 // An image of a split, and the reader of its boxes.
 struct SplitImage {
-  std::string_view path;  // its text is stored in the reader
+  std::string_view path;  // refers to text in the reader
   const LabelReader* reader = nullptr;
   size_t index = 0;
 

@@ -61,7 +61,7 @@ struct Batch {
   std::vector<int64_t> global_samples;
   // The letterbox of each sample, to map boxes back to the source (validation).
   struct Geometry {
-    int64_t height = 0, width = 0;  // of the upright source image
+    int64_t height = 0, width = 0;  // size of the upright source image
     double ratio = 1;               // network pixels per source pixel
     double pad_x = 0, pad_y = 0;
   };

@@ -44,7 +44,7 @@ constexpr uint64_t kMostReadAhead = uint64_t{8} << 20;
 struct PendingBatch {
   BatchPlan plan;
   Batch batch;
-  std::vector<augment::NetworkSample> made;  // their pixels are in `batch`
+  std::vector<augment::NetworkSample> made;  // without their pixels
   int64_t next_sample = 0;  // index of the next sample for a thread to claim
   int64_t unfinished = 0;
   bool ready = false;

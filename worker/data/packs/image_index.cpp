@@ -54,7 +54,7 @@ bool lies_within(uint64_t first, uint64_t count, uint64_t size) {
 bool is_possible_box(const IndexedBox& box) {
   constexpr float kRounding = 1e-4F;
   const auto fits = [](float value) {
-    return value >= -kRounding && value <= 1 + kRounding;  // not NaN
+    return value >= -kRounding && value <= 1 + kRounding;  // false for NaN
   };
   return box.class_index >= 0 && fits(box.cx) && fits(box.cy) && fits(box.w) &&
          fits(box.h);

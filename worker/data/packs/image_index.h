@@ -64,7 +64,7 @@ struct IndexedImage {
   uint64_t first_name_byte = 0, first_box = 0, first_point = 0;
   uint32_t name_bytes = 0, num_boxes = 0, num_points = 0;
   uint32_t shard = 0;
-  int32_t height = 0, width = 0;  // of the upright image
+  int32_t height = 0, width = 0;  // size of the upright image
   // 1 if a model that reads colours can read it; 0 for a TIFF of bands.
   uint32_t has_colours = 1;
   uint32_t check = 0;  // check_of(); only in packs
