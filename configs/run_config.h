@@ -148,8 +148,9 @@ struct RunConfig {
   int64_t loader_threads = 8;
   int64_t memory_limit = 0;  // bytes; 0 means no limit
   std::string inject;
-  int64_t host_memory_limit = 0;  // bytes; 0 means 1 GiB for the loader,
-                                  // and the free disk for the offload file
+  // Bytes. 0 means 1 GiB for the loader, and the free disk for the offload
+  // file.
+  int64_t host_memory_limit = 0;
   bool synthetic_input = false;
   std::string label_counts;  // "" if unknown
   std::string value_range;   // parallel/base/value_range.h; "" means 8 bits

@@ -96,7 +96,7 @@ void Membership::forget_silent() {
   if (open_) return;
   std::set<std::string> forgotten;
   for (const Node& node : nodes_) {
-    // All workers of such a node count as gone since it became silent.
+    // All workers of a silent node without joined workers count as gone.
     if (node.silent && !has_joined_workers(node)) {
       forgotten.insert(node.node_id);
     }

@@ -139,7 +139,7 @@ RestartDecision RunState::worker_exited(TimePoint now,
   RestartDecision decision;
   if (may_return) {
     const bool is_draining = membership_.is_draining(member->node_id);
-    // This needs no restart budget: it succeeds only a few times in a run.
+    // No restart budget is needed: this succeeds only a few times in a run.
     if (!host_memory.empty() && !is_draining && take_less_host_memory(loss)) {
       decision = {.restart = true,
                   .reason = "started again, with less of the host's memory"};

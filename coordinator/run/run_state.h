@@ -143,7 +143,7 @@ class RunState {
                                     const wire::FinishedRun& finished);
   void drain(TimePoint now, const std::string& reason);
   // This node's workers leave at the next committed step. The run continues on
-  // the other nodes; if there are none, it is drained.
+  // the other nodes; if there is no other node, the whole run is drained.
   void drain_node(TimePoint now, const std::string& node_id,
                   const std::string& reason);
   void stop(TimePoint now, const std::string& reason);

@@ -197,7 +197,7 @@ void make_private_folder(const fs::path& folder) {
   struct stat about {};
   if (::stat(folder.c_str(), &about) != 0 ||
       (about.st_mode & (S_IWGRP | S_IWOTH)) == 0) {
-    return;  // write_file reports other problems
+    return;  // other problems are reported when a file is written
   }
   throw Error("certificates", folder.string() + " can be written by others",
               "chmod 700 " + folder.string() + ", or name a new folder");

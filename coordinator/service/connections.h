@@ -69,8 +69,8 @@ class Connections {
   // served, the oldest of them is closed.
   void note_served(const std::string& peer);
 
-  // Records that this peer got its refusal. sweep() counts `why`, and no other
-  // reason for which the connection ends.
+  // Records that this peer got its refusal, so that sweep() counts `why` as the
+  // reason when the connection ends.
   void note_refused(const std::string& peer, const std::string& why);
 
   // Closes this peer's connection; `why` is counted by sweep().

@@ -20,9 +20,10 @@ Answer hear_heartbeat(TimePoint now, const wire::HeartbeatRequest& request,
                       RunState& state, wire::HeartbeatResponse& response,
                       std::vector<Refusal>& stale);
 
-// For members whose last heartbeat is half a second old: records when their
-// unread bytes arrived, and which agents' connections have ended. A busy
-// coordinator must not take its own delay for a member's silence.
+// For members whose last heartbeat is at least half a second old: records when
+// bytes arrived that gRPC has not read yet, and which agents' connections have
+// ended. So the delay of a busy coordinator does not count as a member's
+// silence.
 void note_unread_heartbeats(TimePoint now, const Connections& connections,
                             RunState& state);
 

@@ -295,7 +295,7 @@ Answer CoordinatorService::join(TimePoint now, const Caller& caller,
                        " has not proved who it is: it belongs to no registered "
                        "node, or its agent did not start it"};
   }
-  // Add the queue first: the join may complete the quorum and cause an order.
+  // Add the queue before the join, which may cause an order for the worker.
   if (!delivery_.add_worker(worker_id)) {
     // The end of the worker's earlier stream may not have been read yet.
     return Refusal{state_.is_readopting(now) ? RefusalKind::kNotYet

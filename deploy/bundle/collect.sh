@@ -9,7 +9,7 @@
 # installation has those of CUDA.
 of_the_machine='^(ld-linux.*|lib(c|m|dl|rt|pthread|resolv|util|anl|stdc\+\+|gcc_s))[.]so'
 of_libtorch='^lib(torch|c10|gomp|cuda|cudart|cudnn|cublas|cufft|cufile|curand|cusolver|cusparse|cupti|nccl|nvidia|nvrtc|nvJitLink|nvshmem|nvToolsExt)'
-# Not packed either: without these the plugin that uses them is not loaded.
+# Not packed either: a machine without these does not load the plugin.
 of_a_plugin='^lib(mpi|gdal)[.]so'
 # Refused: a program that needs these was linked wrongly.
 never='^lib(X|xcb|GL|EGL|lapack|blas|gfortran|quadmath|mpi|open-)'

@@ -65,7 +65,7 @@ std::string go_on_with_earlier_run(const LauncherJob& job, CommandLine& line) {
   const std::string file = run / run_files::kRun;
   const configs::RunConfig saved =
       configs::parse_run_config(yaml::read_config_file(file, "resume"), file);
-  // As for a new run, because the other agents compute their number so too.
+  // The number for a new run: the other agents compute the same number.
   const int now = workers_per_agent(config, /*is_resumed=*/false,
                                     /*processes_given=*/false, job.place.size,
                                     job.local_workers, job.place);

@@ -50,8 +50,8 @@ void put(std::vector<std::string>& words, const configs::FlagUse& use) {
   words = std::move(changed);
 }
 
-// The flags that fix the plan of a resumed run. If one of them is given, none
-// is restored, so all must be given.
+// The flags that fix the plan of a resumed run. If one of them is given, the
+// saved plan is not restored, so a remedy must give all of them.
 std::vector<configs::FlagUse> flags_of_plan(const configs::RunConfig& config) {
   std::vector<std::string> keys;
   for (const configs::Option& option : configs::run_options()) {

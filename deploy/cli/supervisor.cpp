@@ -95,9 +95,9 @@ class Supervisor {
   }
 
  private:
-  // Starts everything again if the coordinator was killed before it had logged
-  // a state from which a successor could continue. Impossible with several
-  // agents: the other agents would not be restarted.
+  // Starts all processes again if the coordinator was killed before it had
+  // logged a state from which a successor could continue. Not with several
+  // agents, because the other agents would not be restarted.
   bool is_started_again(const RunExit& end) {
     if (options_.request.num_agents > 1 || status_.generation > 0 ||
         options_.interrupts() > 0) {
@@ -285,7 +285,7 @@ class Supervisor {
     }
   }
 
-  // When and whether a killed child is restarted.
+  // The state of a child's restarts.
   struct Restarts {
     coordinator::RestartBudget budget;
     std::optional<Clock::time_point> due;
@@ -484,8 +484,8 @@ class Supervisor {
     }
   }
 
-  // Ends all processes. Returns whether the workers had no coordinator, and
-  // were asked to save the newest committed step.
+  // Ends all processes. Returns true if the workers had no coordinator, so that
+  // they were asked to save the newest committed step.
   bool finish() {
     const bool is_over = status_.over();
     const bool saves = !is_over && is_orphaned();

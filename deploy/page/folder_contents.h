@@ -14,9 +14,9 @@ namespace headroom::page {
 
 // The lines of events.jsonl that the page draws, oldest first: the first event,
 // the newest generation, and the newest `most` events. A line above 64 KiB
-// loses its lists and objects, except the line of the newest generation; so
-// does a line above 4 KiB that is older than the newest 512 KiB. Of a file
-// above 16 MiB only the end is read.
+// loses its lists and objects, except the line of the newest generation. For
+// lines before the newest 512 KiB the limit is 4 KiB. If the file has more than
+// 16 MiB, only its end is read.
 std::string events_text(const std::filesystem::path& run_directory,
                         size_t most);
 

@@ -25,9 +25,9 @@ namespace {
 
 using coordinator::ListenAddress;
 
-// The connections that are left to readers, and the most of clients that have
-// not shown the token yet (strangers.h): twice as many may be open while they
-// are being closed.
+// The connections for readers with the token, and the most connections without
+// it (strangers.h). Twice as many of the latter may be open, because some are
+// being closed.
 constexpr unsigned int kLeftToReaders = 256;
 constexpr unsigned int kMostStrangers = 128;
 constexpr unsigned int kMostConnections = kLeftToReaders + 2 * kMostStrangers;
@@ -69,8 +69,8 @@ std::string machine_name() {
   return ::gethostname(name, sizeof name - 1) == 0 ? lower_case(name) : "";
 }
 
-// Whether `host` is the machine's short name, alone or with a domain: clients
-// may use the full name while the machine's own name is the short one.
+// Whether `host` is the machine's short name, alone or with a domain. Clients
+// may use the full name even if the machine itself has only the short name.
 bool is_this_machine(const std::string& host) {
   const std::string name = machine_name();
   const std::string short_name = name.substr(0, name.find('.'));
@@ -281,8 +281,8 @@ class PageServer::Server {
   }
 
   // Whether the request has the page's token, in its address or in a header.
-  // The header is the page's own: unlike a cookie, a browser sends it to this
-  // server alone, not to every port of this machine.
+  // The page sets the header itself. A browser would send a cookie to every
+  // port of this machine, but sends the header to this server only.
   bool has_token(MHD_Connection* connection) const {
     const auto is_given = [&](MHD_ValueKind kind, const char* name) {
       return wire::equal_secrets(value_of(connection, kind, name), token_);
@@ -328,7 +328,7 @@ class PageServer::Server {
     return asks_to_stop ? stop(connection) : content(connection, path);
   }
 
-  // A page of another site can send neither this header nor our Origin.
+  // A page of another site cannot send this header or this page's Origin.
   Answer stop(MHD_Connection* connection) const {
     if (value_of(connection, MHD_HEADER_KIND, "Origin").empty() ||
         value_of(connection, MHD_HEADER_KIND, "X-Headroom-Control") != "stop") {

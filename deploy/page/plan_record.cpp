@@ -24,7 +24,7 @@ using Json = nlohmann::ordered_json;
 constexpr int kMostProcesses = 64;
 constexpr size_t kMostKnownTimelines = 64;
 constexpr size_t kMostStages = 32;
-// The fault if the plan was made for another model than the files describe now.
+// The message if the plan was made for a model other than the recorded one.
 constexpr const char* kMismatch =
     "the run's plan and its model do not belong together";
 

@@ -75,10 +75,10 @@ class RunRecord {
 
   // The document, with about `most_events` events.
   std::string document(size_t most_events) const;
-  // The members of PlanRecord::words(), and two more: "settings" has [flag,
-  // value] pairs, "details" has further texts.
+  // JSON with the members of PlanRecord::words(), with "settings" ([flag,
+  // value] pairs) and with "details" (further texts).
   std::string plan();
-  // About `points` steps from step `from` on, including every extreme.
+  // About `points` steps from step `from` on, including all extreme values.
   std::string steps(size_t points, int64_t from);
   // The predicted memory of a rank's step; nullopt if there is no such rank.
   std::optional<std::string> timeline(int rank);

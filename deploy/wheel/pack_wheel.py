@@ -17,7 +17,7 @@ import zipfile
 
 # In file names a - of the distribution's name headroom-train is a _.
 DISTRIBUTION = "headroom_train"
-# The same in headroom_program/__init__.py.
+# Must equal _TORCH in headroom_program/__init__.py.
 TORCH = "2.11.0"
 
 

@@ -99,7 +99,7 @@ MemoryRequest memory_request(const configs::RunConfig& config,
   request.on_device = !on_cpu;
   request.captures_micro_batches = config.cuda_graphs;
   request.renders_samples = configs::augment_place(config).on_device;
-  // The same condition as in worker/kernels/cpu/convolution.h.
+  // Must equal the condition in worker/kernels/cpu/convolution.h.
   request.convolves_in_float =
       on_cpu && (config.precision == configs::Precision::kFp16 ||
                  (config.precision == configs::Precision::kBf16 &&

@@ -8,7 +8,7 @@
 namespace headroom::predict {
 namespace {
 
-// The same limit as in parallel/activations/offload_policy.cpp.
+// Must equal the limit in parallel/activations/offload_policy.cpp.
 constexpr int64_t kTooSmallToMatter = 4096;
 
 // Collects the buffers saved by the second run.

@@ -80,7 +80,7 @@ struct HaloPlan {
   // rows of the halo.
   int64_t rows_above_edge = 0;
   int64_t rows_below_edge = 0;
-  // Both sorted by peer, and therefore in row order.
+  // Both lists are sorted by peer, and therefore in row order.
   std::vector<HaloPiece> receives;
   std::vector<HaloPiece> sends;
 };

@@ -40,7 +40,7 @@ struct StateOffer {
   std::vector<HeldRange> ranges;
 };
 
-// One range of one offer.
+// A range of the offer that rank `rank` made for snapshot `index`.
 struct StatePiece {
   int rank = 0;
   int64_t index = 0;

@@ -19,8 +19,7 @@ namespace {
 using Json = nlohmann::json;
 using Block = StateStream::Block;
 
-constexpr int64_t kAlignmentBytes = 64;  // equals the alignment in
-                                         // flat_buffer.h
+constexpr int64_t kAlignmentBytes = 64;  // as in flat_buffer.h
 
 Json to_json(const Block& block) {
   Json entries = Json::array();

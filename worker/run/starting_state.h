@@ -31,8 +31,8 @@ namespace headroom::run {
 // State that a worker keeps between generations. The generation loop owns it;
 // one training run at a time borrows it.
 struct CrossGenerationState {
-  // Both are set at the first assignment; the footprint grows when ranks
-  // connect and when steps run.
+  // The device and its footprint are set at the first assignment. The footprint
+  // grows when ranks connect and when steps run.
   std::optional<devices::ComputeDevice> device;
   memory::DeviceFootprint footprint;
   // Faults of --inject; each happens once per process. Null before training.

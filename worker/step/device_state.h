@@ -29,7 +29,7 @@ namespace headroom::step {
 
 class DeviceState {
  public:
-  // The same range of each buffer that an optimizer step changes.
+  // One range, in each of the buffers that an optimizer step changes.
   struct Piece {
     kernels::FlatBuffers buffers;
     // The trained parts, by parameter group; offsets within the piece.

@@ -22,8 +22,8 @@ struct OpenedWeights {
   layers::ModelTable table;
   std::unique_ptr<model::LayerGraph> model;  // its tensors are on the CPU
   std::vector<std::string> class_names;  // "class3" if the file has no names
-  // It has "model" and "table", and also "names", "imgsz", "stride", "range"
-  // and "value_range" if the file has them.
+  // The keys are "model" and "table", and if the file has them "names",
+  // "imgsz", "stride", "range" and "value_range".
   std::map<std::string, std::string> metadata;
   ValueRanges ranges;  // value range of images in training; empty for 8 bits
 };

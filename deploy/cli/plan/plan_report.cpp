@@ -30,7 +30,7 @@ constexpr size_t kMostLines = 16;
 // rank visits all groups.
 constexpr int kMostParts = 256;
 
-// Both ends are included: "0-7", "3"; "none" if the range is empty.
+// The range with both ends: "0-7", "3"; "none" if the range is empty.
 std::string range_text(int64_t begin, int64_t end) {
   if (begin >= end) return "none";
   return end == begin + 1 ? std::to_string(begin) : cat(begin, "-", end - 1);

@@ -56,8 +56,8 @@ MetadataAnswer ask_service(const sockaddr_in& service, milliseconds limit,
   const int connected = connect(
       fd.get(), reinterpret_cast<const sockaddr*>(&service), sizeof service);
   if (connected != 0 && (errno != EINPROGRESS || !wait_for(POLLOUT))) return {};
-  // A new connection's buffer has room for the whole request. If the connection
-  // failed, send() fails.
+  // One send() is enough: the buffer of a new connection has room for the whole
+  // request. If connecting has failed, send() fails too.
   if (send(fd.get(), text.data(), text.size(), MSG_NOSIGNAL) !=
       static_cast<ssize_t>(text.size())) {
     return {};

@@ -142,7 +142,7 @@ class Check {
     return true;
   }
 
-  // Checks that the sample indices rise with their draws over an epoch.
+  // Checks that in an epoch a larger draw never has a smaller sample index.
   void check_draws(const records::StepLine& entry,
                    const sampling::EpochStep& at) {
     const std::vector<int64_t>& samples = entry.samples;

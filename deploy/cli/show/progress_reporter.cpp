@@ -7,7 +7,7 @@ namespace {
 
 // The least time between two lines of one epoch.
 constexpr auto kPause = std::chrono::seconds(60);
-// The validation's event may be read later than the status after its epoch.
+// How long to wait for a validation's event, which may arrive after the status.
 constexpr auto kValidationPatience = std::chrono::seconds(2);
 constexpr int64_t kLinesAHeader = 20;
 

@@ -46,7 +46,7 @@ def line(points, kind="line", width=1.5):
 
 
 def save(name, width, height, title, parts):
-    """One file: title first, which screen readers say."""
+    """One SVG file. The title comes first, because screen readers read it."""
     HERE.joinpath(f"{name}.svg").write_text(
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
         f'width="{width}" height="{height}" role="img"><title>{title}</title>{STYLE}'
@@ -152,7 +152,7 @@ def recovery(build):
 
 
 def cube(_):
-    """Data x pipeline x spatial as a cut cube."""
+    """The three axes of a layout (data, pipeline, spatial) as a cube that is cut into ranks."""
     parts, side, slant = [], 70, 34
     for z in (1, 0):
         for y in (0, 1):
@@ -168,7 +168,7 @@ def cube(_):
 
 
 def processes(_):
-    """Who starts whom, and what travels between them."""
+    """The processes of a run: which one starts which, and what they send each other."""
     parts = [box(20, 20, 150, 40), text(95, 45, "headroom train", anchor="middle"),
              box(20, 110, 150, 40), text(95, 135, "coordinator", anchor="middle"),
              box(260, 110, 150, 40), text(335, 135, "agent (a node)", anchor="middle"),
@@ -184,7 +184,7 @@ def processes(_):
 
 
 def include_rules():
-    """Each room's rooms, read from the rules that a test holds the code to."""
+    """The rooms that each room may include, read from the rules that a test checks."""
     source = HERE.parents[2].joinpath("tests/repo/include_rules.cpp").read_text()
     source = re.sub(r"//.*", "", source)
     groups = {}
@@ -213,7 +213,7 @@ def include_rules():
 
 
 def rooms(_):
-    """Who may include whom, from the bottom up."""
+    """The rooms in layers, from the bottom up: a room may include only rooms below it."""
     rules = include_rules()
     used = set().union(*rules.values())
     rules = {room: others for room, others in rules.items() if others or room in used}

@@ -21,7 +21,7 @@ class Kit:
     libtorch: pathlib.Path  # the folder that contains torch/
     results: pathlib.Path
     has_card: bool
-    python: str = sys.executable  # runs the peer, which needs torch
+    python: str = sys.executable  # runs the PyTorch peer
     python_has_torch: bool = False
 
     def program(self, name):
@@ -46,7 +46,7 @@ class Kit:
 
 
 def library_folders(libtorch):
-    """LibTorch's folder, and those of NVIDIA's packages that pip puts beside torch/: cuDNN, NCCL, cu13 and others."""
+    """The folders of LibTorch's libraries, and of NVIDIA's, which pip puts beside torch/: cuDNN, NCCL, cu13 and others."""
     return [libtorch / 'torch' / 'lib', *sorted((libtorch / 'nvidia').glob('*/lib'))]
 
 

@@ -69,7 +69,7 @@ def files_of_libraries(file):
 
 
 def closure(files):
-    """The libraries to pack, and the stand-ins with the files that use them: {name: path}, {name: (path, {users})}."""
+    """The libraries to pack, {name: path}, and the libraries to replace by stand-ins, {name: (path, {files that need it})}."""
     carried, replaced = {}, {}
     for program in files:
         found = files_of_libraries(program)
@@ -106,7 +106,7 @@ def write_stand_in(into, library, path, users):
 
 
 def archive(folder, out):
-    """Makes a .tar.zst of `folder`; equal content gives equal bytes. A long window finds the code that programs share."""
+    """Makes a .tar.zst of `folder`; equal content gives equal bytes. The long window compresses code that programs share."""
     tar = subprocess.Popen(['tar', '-C', folder.parent, '--sort=name', '--owner=0', '--group=0', '--numeric-owner',
                             '--mtime=@0', '-cf', '-', folder.name], stdout=subprocess.PIPE)
     subprocess.run(['zstd', '-q', '-f', '-12', '--long=27', '-T0', '-o', str(out)], stdin=tar.stdout, check=True)
@@ -137,8 +137,7 @@ def pack(args, say):
         for one, place in places.items():
             to = place / pathlib.Path(one).name
             shutil.copy2(build / one, to)
-            # Otherwise the paths of this machine's LibTorch would be used
-            # before the card's.
+            # Without this, the loader would search this machine's folders for LibTorch first.
             with tempfile.NamedTemporaryFile('w', suffix='.cmake') as script:
                 script.write(f'file(RPATH_REMOVE FILE "{to}")\n')
                 script.flush()

@@ -143,8 +143,7 @@ def conv_choices(kit):
 
 
 def loader(kit):
-    given = os.environ.get('HEADROOM_DATA')  # the machine's own photographs, if
-                                             # it has some
+    given = os.environ.get('HEADROOM_DATA')  # photographs of this machine; None without
     folder = kit.results / 'loader' / 'shapes'
     size, images = ('640', '512') if kit.has_card else ('128', '32')
     result = [] if given else [Step('JPEGs', [kit.program('headroom-shapes'), folder, '--train', images, '--val', '1',

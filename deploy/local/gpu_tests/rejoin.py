@@ -2,10 +2,10 @@
 
     rejoin.py RUN_FOLDER TIMES -- COMMAND...
 
-Before the first kill, and each time both have made steps together again, prints
-as JSON the resources of the first process: open files, threads, and bytes of the
-card if there is NVML. Then interrupts the training. Ends with 1 if the processes
-did not rejoin that often.
+Prints the resources of the first process as JSON: open files, threads, and bytes of
+the card if there is NVML. Does so before the first kill, and after each kill when both
+processes have made steps again. Interrupts the training at the end. The exit code is 1
+if the processes did not rejoin TIMES times.
 """
 import ctypes
 import json
@@ -58,14 +58,13 @@ def sample(process, card):
 
 
 def wait_for_steps_together(program, lines):
-    """Returns False if the program ended before both had made STEPS_TOGETHER steps."""
+    """Waits for STEPS_TOGETHER steps of two ranks. Returns False if the program ends before."""
     together = 0
     while program.poll() is None:
         for line in lines.lines():
             try:
                 ranks = len(json.loads(line)['memory'])
-            except ValueError:  # the file was cut back to the committed steps;
-                                # this is the rest of a line
+            except ValueError:  # the file was cut, and this is only a part of a line
                 continue
             together = together + 1 if ranks == 2 else 0
         if together >= STEPS_TOGETHER:

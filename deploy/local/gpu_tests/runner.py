@@ -17,10 +17,10 @@ from typing import Callable, Optional
 class Verdict:
     """The result of a step; it succeeded if `failures` is empty."""
     failures: list = dataclasses.field(default_factory=list)
-    skipped: list = dataclasses.field(default_factory=list)  # (what, why it cannot
-                                                             # run)
-    figures: list = dataclasses.field(default_factory=list)  # dicts, each a line
-                                                             # of a table
+    # Pairs of a test that was not run, and the reason.
+    skipped: list = dataclasses.field(default_factory=list)
+    # Dicts, each of which is a line of a table.
+    figures: list = dataclasses.field(default_factory=list)
     notes: list = dataclasses.field(default_factory=list)
 
 
@@ -31,8 +31,7 @@ class Step:
     words: list
     judge: Optional[Callable] = None
     environment: dict = dataclasses.field(default_factory=dict)
-    why_not: str = ''  # why it cannot run here; it is then skipped, with this
-                       # reason
+    why_not: str = ''  # if set, the step is skipped for this reason
 
 
 @dataclasses.dataclass
@@ -41,7 +40,7 @@ class Part:
     title: str
     seconds: float
     steps: list
-    is_required: bool = False  # without it nothing else can run
+    is_required: bool = False  # if this part fails, no other part runs
 
 
 @dataclasses.dataclass
@@ -50,7 +49,7 @@ class Result:
     title: str
     limit_seconds: float
     seconds: float = 0.
-    state: str = 'passed'  # or 'failed', 'not run'
+    state: str = 'passed'  # 'passed', 'failed' or 'not run'
     failures: list = dataclasses.field(default_factory=list)
     skipped: list = dataclasses.field(default_factory=list)
     figures: list = dataclasses.field(default_factory=list)
@@ -65,7 +64,7 @@ class Result:
 
 
 def limit_of(own_seconds, later_seconds, seconds_left):
-    """How long a part may take so that each later one keeps its own seconds."""
+    """The time limit of a part: its own seconds, and what earlier parts have left over."""
     return max(own_seconds, seconds_left - sum(later_seconds)) if seconds_left > 0 else 0.
 
 

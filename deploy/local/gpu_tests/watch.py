@@ -50,8 +50,7 @@ def main():
     steps, faults = [], []
     ended = False
     while not ended:
-        ended = program.poll() is not None  # read its last lines once more
-                                            # after its end
+        ended = program.poll() is not None  # the last round reads the last lines
         now = time.monotonic()
         for line in event_lines.lines():
             kind = json.loads(line)['event']

@@ -76,8 +76,8 @@ def read_results(path: pathlib.Path) -> Table:
     for number, record in enumerate(csv.DictReader(lines, skipinitialspace=True), 2):
         try:
             table.append({name: _number(text) for name, text in record.items()})
-        except (TypeError, ValueError):  # wrong number of cells, or a cell that
-                                         # is no number
+        # A line has a wrong number of cells, or a cell is not a number.
+        except (TypeError, ValueError):
             raise HeadroomError(DATA, f"[client] {path}:{number} is no line of numbers: the file "
                                 "is damaged there; copy the run again") from None
     return table

@@ -154,7 +154,7 @@ HEADROOM_HD LossSums match_loss(const LossArguments& a, const LossLevel& level,
   return sums;
 }
 
-// One lane's share of one of a level's sums.
+// One lane's share of the sum of one item over a level.
 HEADROOM_HD double level_sum(const LossArguments& a, int level, int item,
                              int lane) {
   const int64_t count = kLossParts * a.blocks;

@@ -89,13 +89,12 @@ const RowFormat& format_of(RowForm::Shape shape) {
 
 bool is_number(std::string_view word) { return parse_number(word).has_value(); }
 
-// A row's words, and the values of its numbers at both ends.
+// A row's words. `first_numbers` numbers are before the first word that is not
+// a number; `numbers` are the numbers after the last such word.
 struct Row {
   std::vector<std::string_view> words;
-  size_t first_numbers = 0;     // numbers before the first word that is not a
-                                // number
-  std::vector<double> numbers;  // numbers after the last word that is not a
-                                // number
+  size_t first_numbers = 0;
+  std::vector<double> numbers;
 };
 
 Row split_row(std::string_view text) {
