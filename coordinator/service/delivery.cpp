@@ -50,7 +50,7 @@ class Delivery::PendingLookup final : public grpc::ServerUnaryReactor {
     for (int64_t i = 0; i < request_.count(); ++i) {
       const std::string key = cat(request_.key(), i);
       const std::string* value = keys.find(key);
-      if (value == nullptr) {  // the keys were cleared meanwhile
+      if (value == nullptr) {  // the keys were cleared after the check above
         response_->clear_values();
         num_there_ = i;
         awaited_ = key;

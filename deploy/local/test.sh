@@ -45,7 +45,7 @@ build_a_room_alone() {
   room="${rooms[$(($(git -C "$repository" rev-list --count HEAD) % ${#rooms[@]}))]}"
   say "compiling $room file by file"
   LIBTORCH_ROOT="$(libtorch_root)" cmake -S "$repository" --preset dev -DHEADROOM_TESTS=OFF >/dev/null
-  # Only its objects, not the libraries that it needs.
+  # Compile only the objects of this room, not the libraries that the room needs.
   mapfile -t objects < <(ninja -C "$repository/build-dev" -t targets all |
     sed -n "s|^\(.*/$room\.dir/.*\.o\): .*|\1|p")
   ((${#objects[@]} > 0)) || die "there is nothing to compile of $room"

@@ -225,7 +225,8 @@ class FitSearch {
         if (!decision.plan) continue;
         const MemoryFit fit = memory_.fit(trial, *decision.plan);
         if (fit == MemoryFit::kFits) return decision;
-        // A pipeline's stages, and so its state, differ in each trial.
+        // With several pipeline stages, the stages and their state differ by
+        // trial.
         const bool keeps_state =
             decision.plan->layout.pipeline_parallel_size == 1;
         if (fit == MemoryFit::kStateTooLarge && keeps_state) {

@@ -41,7 +41,7 @@ plan::ActivationPolicy policy_of(const plan::Plan& plan, size_t layer) {
                                           : plan.activation_policies[layer];
 }
 
-// Makes the request of plan_time() to the time model, without the image size.
+// The request to the time model for plan_time(), without the image size.
 predict::TimeRequest time_request(
     const configs::RunConfig& config, const plan::Plan& plan,
     const std::vector<layers::LayerCost>& layers) {

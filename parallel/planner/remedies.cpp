@@ -194,8 +194,8 @@ class RemedySearch {
     auto key = key_of(trial, world_size);
     const auto known = known_.find(key);
     if (known != known_.end()) return known->second;
-    // `admits` must check the final plan, because it may reject another plan
-    // that fits.
+    // With `admits` find the final plan, because `admits` may reject another
+    // plan that fits.
     const bool is_found =
         plan_of(trial, world_size, scope_.admits != nullptr).has_value();
     known_.emplace(std::move(key), is_found);
@@ -246,7 +246,7 @@ class RemedySearch {
     return flags;
   }
 
-  // The fastest request that fits in which all `freed` flags change.
+  // The fastest request that fits and in which each `freed` flag has changed.
   std::optional<Fit> fastest_with(unsigned freed) {
     const RunConfig open = with_open(config_, freed);
     std::optional<Fit> best;
@@ -344,7 +344,7 @@ class RemedySearch {
     return all;
   }
 
-  // Adds a remedy in which flags that the user gave and the search freed have
+  // Adds a remedy. Flags that the user gave and that `trial` leaves open get
   // the plan's values. Returns false if the request does not fit.
   bool add_settled(RemedyKind kind, const RunConfig& trial, int world_size) {
     auto fit = final_fit(trial, world_size);
@@ -391,7 +391,7 @@ class RemedySearch {
            });
   }
 
-  // The largest value in MiB whose limit does not exceed the current one.
+  // The current limit in MiB, rounded down.
   int64_t mebibytes_of_limit() const {
     return last_that_holds(0, kMostMebibytes, [this](int64_t number) {
       return limit_of(number) <= config_.memory_limit;
@@ -609,7 +609,7 @@ std::vector<Remedy> remedies_for_groups(
   PlanSearch search(layers);
   std::vector<Remedy> remedies =
       find_remedies(usual, world_size, search, scope);
-  // A smaller batch would have other groups.
+  // A smaller batch has no place here, because it would have other groups.
   std::erase_if(remedies, [](const Remedy& remedy) {
     return remedy.kind == RemedyKind::kBatch;
   });

@@ -45,7 +45,7 @@ PlanDecision requested_plan(const configs::RunConfig& config, int world_size,
 // usual_batch_norm_rule().
 plan::BatchNormRule batch_norm_rule(const configs::RunConfig& config);
 
-// Whether neither the flags nor a resumed run determine the groups.
+// Whether the planner may choose the groups: no flag and no plan fixes them.
 bool chooses_batch_norm_groups(const configs::RunConfig& config);
 
 // Whether the plan has smaller groups than usual to fit the memory.

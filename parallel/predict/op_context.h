@@ -27,7 +27,7 @@ class Kept {
   Kept& operator=(Kept&&) = delete;
   ~Kept();
 
-  // REQUIRES: called once.
+  // Returns the buffer. REQUIRES: called once.
   Memory take();
 
  private:

@@ -161,7 +161,7 @@ RunOutcome run_connected(const control::Assignment& assignment,
   return end;
 }
 
-// An exception in the form that is reported to the coordinator.
+// The facts about an exception that are reported to the coordinator.
 struct Failure {
   control::FailureKind kind = control::FailureKind::kFatal;
   int exit_code = static_cast<int>(ExitCode::kResource);

@@ -120,8 +120,8 @@ class StageStep final : public pipeline::StageWork {
                        const std::vector<loss::HeadSize>& heads) const;
   std::vector<loss::HeadSize> head_sizes(const Part& part,
                                          int64_t micro_batch) const;
-  // Room for matches per level in a captured micro-batch; 0 without a graph:
-  // then the targets get exactly the room that they need.
+  // The matches per level for which a captured micro-batch has room. Without a
+  // graph 0, which means as much room as the targets need.
   int64_t match_capacity(const Part& part) const;
   at::Tensor loss_of(int64_t micro_batch, const std::vector<at::Tensor>& heads,
                      const std::vector<at::Tensor>& teacher);

@@ -38,8 +38,8 @@ struct PlanReport {
   // Set if groups are smaller than usual.
   std::optional<std::string> groups_warning;
   std::string schedule;                  // the drawing, if --show asked for it
-  std::optional<PlanSegments> segments;  // set for GPUs
-  std::optional<PlanForecast> forecast;  // set if a speed is known
+  std::optional<PlanSegments> segments;  // only for GPUs
+  std::optional<PlanForecast> forecast;  // only for a known speed
   std::string unusable;  // why the planned cards cannot train; "" if they can
 };
 

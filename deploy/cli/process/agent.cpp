@@ -92,7 +92,7 @@ class Agent {
     std::string failure;  // why the process could not be started
     bool reported = false;
     bool killed_here = false;  // this agent has sent SIGKILL
-    // Result of OomKills for the worker's end; no value before it was asked.
+    // What OomKills found about the worker's end; no value before it is called.
     std::optional<std::string> host_memory;
     int successors = 0;
     std::optional<Clock::time_point> restart_at;

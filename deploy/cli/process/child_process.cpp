@@ -169,7 +169,7 @@ ChildProcess::ChildProcess(ChildOptions options)
   if (state_->pid < 0) {
     error = fork_error;
   } else {
-    setpgid(state_->pid, state_->pid);  // as the child: either may be first
+    setpgid(state_->pid, state_->pid);  // the child calls it too, perhaps first
     // A successful exec closes the pipe without writing to it.
     ssize_t count;
     do {

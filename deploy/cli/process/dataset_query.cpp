@@ -32,7 +32,7 @@ bool brings_anchors(const configs::RunConfig& config) {
 struct DataReader {
   std::string run_yaml;           // the run whose data set is read
   std::vector<std::string> keys;  // the keys that the answer sets
-  std::string doing;              // "labels were read", to report an interrupt
+  std::string doing;              // for the message about an interrupt
   std::string remedy;             // advice if the child fails silently
 };
 
