@@ -57,8 +57,8 @@ struct OptionRules {
   // The value defines the steps or their samples. A resumed run keeps it,
   // because the committed steps were made with it.
   bool defines_steps = false;
-  // The value is part of the plan. If no such value is given on resume, the run
-  // restores all of them from its plan; if one is given, it restores none.
+  // The value is part of the plan. If a resume gives none of these values, all
+  // are restored from the run's plan; if it gives one, none is restored.
   bool of_plan = false;
   // Read when a run starts; has no effect on resume.
   bool of_start = false;

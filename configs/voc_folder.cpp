@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Far above real files: an annotation of a thousand objects has 0.5 MiB.
+// Real files are much smaller: 0.5 MiB for an annotation of 1,000 objects.
 constexpr uintmax_t kLargestAnnotation = uintmax_t{4} << 20;
 
 }  // namespace

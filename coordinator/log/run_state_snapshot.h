@@ -2,8 +2,8 @@
 // needs to a message and back. Every field of RunState needs a line in
 // run_state_snapshot.cpp.
 //
-// Times are not stored, because the clock starts anew with each process. After
-// a restore, the last message of every member counts as just arrived, and each
+// Times are not stored, because each process starts its own clock. After a
+// restore, the last message of every member counts as just arrived, and each
 // member has `grace` beyond the usual limits for its next message.
 #pragma once
 

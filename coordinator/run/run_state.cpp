@@ -519,7 +519,7 @@ void RunState::lose(TimePoint now, Loss loss) {
   emit(EventKind::kLossOfProcess, loss.rank,
        "worker " + worker_id + " on " + loss.hostname + " " + loss.how, true);
   if (may_have_successor()) {
-    // The worker is outside the generation: the run waits for its successor.
+    // The worker is outside the generation: only wait for another worker.
     if (loss.rank < 0) return;
     if (phase_ == RunPhase::kRunning) begin_regrouping(now);
     cycle_.note_loss(worker_id);

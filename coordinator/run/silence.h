@@ -18,7 +18,7 @@ namespace headroom::coordinator {
 struct SilenceLimits {
   // Limit for one process while messages of other processes of its node arrive,
   // or after the connection of the node's agent has ended. A smaller value
-  // finds a stopped process sooner, but takes a short stall for a loss.
+  // finds a stopped process sooner, but treats a short stall as a loss.
   std::chrono::milliseconds process = std::chrono::seconds(2);
   // Limit if no message of any process of the node arrives. A network stall of
   // up to 2 s, with TCP's next retransmission, ends before this limit. Increase

@@ -434,8 +434,8 @@ int join_run(const CommandLine& line, const OptionalJob& job,
   const configs::RunConfig config =
       configs::run_config_from_flags(line.command, line.run_flags);
   const int workers = std::max(1, static_cast<int>(config.processes));
-  // The coordinator decides about the threads. The flags, or what is usual, are
-  // the best guess before it answers.
+  // The coordinator decides the number of threads. Until it answers, use the
+  // number of the flags or the default.
   require_resources(config, workers, job ? job->place : LauncherPlace());
   terminal.print("joining the run of the coordinator at " +
                  line.value_of("--coordinator") +

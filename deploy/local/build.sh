@@ -15,7 +15,7 @@ if [[ ${1:-} == --without-libtorch ]]; then
   configure=(cmake --preset release -DHEADROOM_WITHOUT_LIBTORCH=ON)
   shift
 fi
-# CMake caches the paths of libraries, so start anew if the folder has changed.
+# CMake caches the paths of libraries, so drop its cache if the folder has changed.
 if [[ -f build/CMakeCache.txt ]] &&
   ! grep -qxF "LIBTORCH_ROOT:PATH=$LIBTORCH_ROOT" build/CMakeCache.txt; then
   configure+=(--fresh)

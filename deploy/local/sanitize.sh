@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the rooms without tensors under a sanitizer, `address` (with undefined
 # behaviour) or `thread`, and runs their unit tests. Rooms with LibTorch are left
-# out: its wheel is not instrumented, and ThreadSanitizer takes OpenMP for races.
+# out: its wheel is not instrumented, so ThreadSanitizer reports false races in OpenMP.
 # REQUIRES: setup.sh has run. Needs some 30 minutes on two cores without ccache.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"

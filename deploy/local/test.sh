@@ -34,8 +34,8 @@ bash "$repository/deploy/local/setup.sh"
 provide_python_packages
 bash "$repository/deploy/local/build.sh"
 
-# In the release preset the files of a folder share includes, which hides
-# missing ones. So each time another folder is compiled file by file.
+# In the release preset, all files of a folder are compiled together, which hides missing includes.
+# So each commit compiles one more folder file by file.
 build_a_room_alone() {
   local rooms room objects
   mapfile -t rooms < <(cd "$repository" &&

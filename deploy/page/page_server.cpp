@@ -26,8 +26,8 @@ namespace {
 using coordinator::ListenAddress;
 
 // The connections for readers with the token, and the most connections without
-// it (strangers.h). Twice as many of the latter may be open, because some are
-// being closed.
+// it (strangers.h). Twice as many connections without it may be open, because
+// some are being closed.
 constexpr unsigned int kLeftToReaders = 256;
 constexpr unsigned int kMostStrangers = 128;
 constexpr unsigned int kMostConnections = kLeftToReaders + 2 * kMostStrangers;
@@ -317,7 +317,7 @@ class PageServer::Server {
     if (const std::string why = stranger(connection); !why.empty()) {
       return text_answer(MHD_HTTP_FORBIDDEN, why);
     }
-    // The page itself says nothing about a run.
+    // The page itself contains no data of a run.
     if (path == "/" && !asks_to_stop) return page();
     if (!is_reader) {
       return text_answer(

@@ -111,7 +111,7 @@ std::vector<std::string_view> lines_of(std::string_view text) {
 }
 
 std::string without_samples(std::string_view line) {
-  // No string of a JSON text contains these bytes: its quotes are escaped.
+  // A JSON string cannot contain these bytes, because its quotes are escaped.
   constexpr std::string_view kBegin = "\"samples\":[";
   const size_t begin = line.find(kBegin);
   const size_t end = line.find(']', begin);

@@ -99,8 +99,8 @@ std::optional<NoWeights> look_for_weights(const std::filesystem::path& file) {
                    ForeignKind::kTorchScript);
   }
   if (head.starts_with('\x80')) return std::nullopt;  // PyTorch before 1.6
-  // This check comes before the signatures, because the bytes of the header's
-  // length may be equal to a signature.
+  // Check this before the signatures: the length at the start of a safetensors
+  // file may have the same bytes as a signature.
   if (begins_like_safetensors(head)) return std::nullopt;
   const ForeignKind kind = foreign_kind(head);
   if (kind != ForeignKind::kNone) return instead(to_string(kind), kind);

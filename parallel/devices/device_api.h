@@ -107,7 +107,7 @@ struct DeviceInfo {
   int multiprocessors = 0;
   int64_t total_bytes = 0;
   DeviceCode code;         // cards for which the plugin has code; may be empty
-  std::vector<int> peers;  // devices whose memory it can access directly
+  std::vector<int> peers;  // devices whose memory this device can access
 };
 
 // Memory in use on a device, as reported by its driver.

@@ -27,8 +27,8 @@ constexpr auto kLeastPatience = std::chrono::seconds(2);
 constexpr auto kMostPatience = std::chrono::seconds(30);
 constexpr auto kWithoutWaiting = std::chrono::minutes(1);
 
-// How long after a turn that was waited for this process counts as sharing its
-// cores by turns.
+// After a turn for which this process had to wait, it counts for so long as one
+// of several processes that share their cores by turns.
 constexpr auto kShared = std::chrono::seconds(5);
 
 std::atomic<Clock::rep> last_shared_turn = 0;

@@ -282,7 +282,7 @@ ordered_json network_object(const NetworkRates& network) {
 
 namespace {
 
-// Returns no value for an object that network_object() would not write.
+// Returns no value unless network_object() could have written the object.
 std::optional<NetworkRates> network_of(const ordered_json& object) {
   if (!object.is_object()) return std::nullopt;
   NetworkRates network;

@@ -80,9 +80,9 @@ class ReplanSearch {
                request_.memory_limit);
   }
 
-  // Another change that fits: more processes or smaller images. If a run is
-  // resumed with one of the plan's flags, the other flags get their defaults,
-  // so the search leaves them open.
+  // Another remedy: more processes or smaller images. A resume that has one of
+  // the plan's flags gives the others their defaults, so the search may choose
+  // all of them.
   std::optional<Remedy> other_remedy() {
     configs::RunConfig open = request_;
     open.layout.reset();

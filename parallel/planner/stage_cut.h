@@ -39,7 +39,7 @@ struct PartitionLayer {
   int64_t busy_bytes = 0;
   int64_t map_bytes = 0;  // the layer's output, per micro-batch
   bool has_parameters = true;
-  std::vector<int> inputs;  // layers whose output it reads; -1 means the images
+  std::vector<int> inputs;  // -1: the images; else a layer whose output is read
 };
 
 struct PartitionRequest {

@@ -60,9 +60,9 @@ int64_t state_copy_bytes(const std::vector<layers::LayerCost>& layers,
   return bytes;
 }
 
-// Enough for a grid of 1920 x 1920 pixels and its images (the largest image is
-// a mosaic of four that is blended with another mosaic), while an image file of
-// up to 4 megapixels is read.
+// Bytes for drawing pictures: enough for a grid of 1920 x 1920 pixels and its
+// images (the largest is a mosaic of four blended with another mosaic), while
+// an image file of up to 4 megapixels is read.
 int64_t picture_bytes(const configs::RunConfig& config) {
   return config.noplots ? 0 : int64_t{64} << 20;
 }

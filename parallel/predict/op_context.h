@@ -58,7 +58,7 @@ struct MicroBatchShape {
   int64_t image_width = 0;
   // Neighbouring image parts (0, 1 or 2) from which rows are fetched.
   int64_t neighbours = 0;
-  int64_t element_bytes = 4;  // of a map's element; parameters have 4 or more
+  int64_t element_bytes = 4;  // of a map; parameters have 4 or more
   int64_t num_threads = 1;    // threads that run an operator
   // Whether 16-bit maps are convolved as float32
   bool convolves_in_float = false;

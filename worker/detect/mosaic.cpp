@@ -390,7 +390,7 @@ cv::Mat MosaicReader::read(const TileRect& rect) {
     cv::Mat from, to;
     const std::vector<int>& no_data;
   };
-  std::vector<Piece> pieces;  // last part first; earlier parts overwrite it
+  std::vector<Piece> pieces;  // last part first; the first part is on top
   std::set<size_t> used;
   for (size_t i = mosaic_.parts.size(); i-- > 0;) {
     const TileRect part = mosaic_.parts[i].rect();

@@ -32,7 +32,7 @@ void GdalMessages::keep(CPLErr severity, CPLErrorNum, const char* text) {
 
 ReferenceSystem reference_system(const std::string& wkt_or_name) {
   ReferenceSystem system(OSRNewSpatialReference(nullptr));
-  // The limitations prevent a name from making GDAL open a file or an address.
+  // With these limitations, GDAL opens no file or address that a name contains.
   if (OGRSpatialReference::FromHandle(system.get())
           ->SetFromUserInput(
               wkt_or_name.c_str(),

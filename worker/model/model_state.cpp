@@ -77,7 +77,7 @@ at::Tensor uniform_values(const InitialisationKey& key, at::IntArrayRef sizes,
   float* out = values.data_ptr<float>();
   const auto scale = static_cast<float>(bound);
   for (int64_t i = 0; i < values.numel(); ++i) {
-    // A float holds 24 bits exactly, so rounding never reaches +bound.
+    // A float holds 24 bits exactly, so no value is rounded up to +bound.
     const auto signed_bits =
         static_cast<int32_t>(engine() >> 8) - (int32_t{1} << 23);
     out[i] = scale * (static_cast<float>(signed_bits) * 0x1p-23f);

@@ -448,7 +448,7 @@ std::optional<RunOutcome> TrainingRun::Implementation::end_epoch() {
     return ending->interrupt(cat("epoch ", state->counters.recorded_epochs));
   }
   if (!context.config.nosave) {
-    checkpoints->finish();  // else the epoch's checkpoint would be skipped
+    checkpoints->finish();  // else begin() would skip this checkpoint
     checkpoints->begin();
   }
   if (agreed.leave_requested) return ending->leave_as_asked();

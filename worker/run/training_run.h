@@ -46,9 +46,9 @@ class TrainingRun {
 
   // Checks everything that can refuse the run, then trains. Collective. If the
   // object is kept for a later generation, `communicator` is the same object,
-  // connected anew.
-  // Throws CommunicationError if a peer is lost, c10::OutOfMemoryError if this
-  // rank lacks memory for work that it does with its peers.
+  // connected again. Throws CommunicationError if a peer is lost,
+  // c10::OutOfMemoryError if this rank lacks memory for work that it does with
+  // its peers.
   RunOutcome run(collectives::Communicator& communicator);
 
   // Whether the next generation can keep this object.

@@ -33,7 +33,7 @@ class MatchCounts {
   void note(int64_t step, std::vector<int64_t> matches) {
     following_ = {step, std::move(matches)};
   }
-  // Discards all sums, because some ranks may lack them. of() then sums anew.
+  // Discards all sums, because some ranks may lack them. of() then sums again.
   void forget() { newest_ = following_ = {}; }
 
  private:

@@ -107,7 +107,7 @@ class Trainer {
   const MemoryShortfall& shortfall() const { return shortfall_; }
 
   // Frees the captured graphs before something else needs their memory; the
-  // next steps capture anew.
+  // next steps capture them again.
   void release_graphs();
 
  private:

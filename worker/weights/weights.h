@@ -67,8 +67,8 @@ LoadReport load_weights(const std::filesystem::path& path,
                         const Safetensors& file, model::LayerGraph& graph,
                         const LoadOptions& options);
 
-// The number of classes of the head in the weights, if they are of the model
-// `table`; nullopt if that model cannot have such a head.
+// The number of classes in the head of the weights `file`; nullopt if the model
+// `table` cannot have such a head.
 std::optional<int64_t> head_classes(const Safetensors& file,
                                     const layers::ModelTable& table);
 

@@ -352,7 +352,7 @@ class Agent {
                    true};
   }
 
-  // "" if there is no checkpoint to go on from.
+  // "" if there is no checkpoint to continue from.
   std::string how_to_go_on() const {
     if (records::checkpoints_in(run_directory_).empty()) return "";
     return "; continue with: headroom train --resume " +
@@ -412,7 +412,7 @@ class Agent {
   NodeCards cards_;
   std::vector<Slot> slots_;
   OomKills oom_kills_;
-  // Set for good once the kernel has killed a worker for its memory.
+  // Stays true after the kernel has killed a worker because memory ran out.
   bool returns_memory_ = false;
   int64_t threads_ = 1;
   bool shares_devices_ = false;

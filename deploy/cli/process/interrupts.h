@@ -14,9 +14,9 @@
 
 namespace headroom::interrupts {
 
-// `last_resort`: how long the process may go on after a second request, which
-// asks it to stop at once, before it ends with exit code 130 whatever its
-// threads wait for. Longer than any wait of an orderly stop.
+// `last_resort`: a second request asks the process to stop at once. If it still
+// runs after this time, it ends with exit code 130 even if its threads wait.
+// Longer than any wait of an orderly stop.
 void install(std::chrono::seconds last_resort = std::chrono::seconds(10));
 int count();
 

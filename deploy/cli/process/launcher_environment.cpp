@@ -538,7 +538,7 @@ std::optional<LauncherJob> read_launcher(const Environment& given,
     return std::nullopt;
   }
   size_t inner = 0;
-  // For example srun replaces PMI: the PMI rank is that of a task of srun.
+  // For example, a PMI rank that srun gave to its task belongs to srun's job.
   for (size_t i = 1; i < found.size() && found[inner]->gives_way; ++i) {
     if (gives_way(*found[inner], *found[i], environment, machine)) inner = i;
   }

@@ -192,7 +192,7 @@ def step_seconds(folder):
 
 
 def slower_than(reference, folder, judged):
-    """A run compared with the calm one; the figures have the step time of both."""
+    """Judges a run; the figures have its step time and that of the run without faults."""
     def check(code, text):
         verdict = judged(code, text)
         for row in verdict.figures:

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 
-# Events after which a step is made again.
+# Events after which a step is repeated.
 FAULTS = ('fault', 'out_of_memory', 'loss_of_process', 'card_failure')
 
 

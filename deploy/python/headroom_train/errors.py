@@ -28,7 +28,7 @@ class HeadroomError(RuntimeError):
 
 
 class MissingPackage(HeadroomError, ImportError):
-    """A package that only a part of this one needs cannot be imported."""
+    """An optional package, which only some functions need, cannot be imported."""
 
 
 def optional_package(name: str, purpose: str, distribution: str = "") -> Any:

@@ -77,7 +77,7 @@ template <typename Map>
 HEADROOM_HD BlockPlace block_place(const Map& map, unsigned block,
                                    unsigned group) {
   BlockPlace place;
-  // Adjacent tiles run side by side, so that whole pixels are read.
+  // Adjacent blocks compute adjacent tiles, so that whole pixels are read.
   const auto tiles = static_cast<unsigned>(map.tiles);
   place.tile = static_cast<int>(block % tiles);
   place.chunk = static_cast<int>(block / tiles);

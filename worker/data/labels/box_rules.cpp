@@ -58,8 +58,8 @@ PixelRing cut_at(const PixelRing& ring, size_t axis, double edge,
   return left;
 }
 
-// After cutting, a ring that left the image several times runs along the
-// image's edge and back again. Removes such parts of the ring.
+// If a ring left the image several times, cutting leaves parts that run along
+// the image's edge and back again. Removes these parts.
 void drop_ways_back(PixelRing& ring) {
   const auto turns_back = [](const auto& a, const auto& b, const auto& c) {
     for (const size_t axis : {0, 1}) {

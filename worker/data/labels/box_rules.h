@@ -111,7 +111,7 @@ class BoxRules {
                   codecs::ImageSize size, Outline outline = {});
 
  private:
-  // Moves a box from the image on which it was drawn to the image.
+  // Converts a box of the image on which it was drawn to a box of this image.
   BoxExtent placed(const BoxExtent& drawn) const;
 
   LabelFile& result_;

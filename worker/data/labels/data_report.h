@@ -42,7 +42,7 @@ struct DataFault {
   std::string where;       // file or file:line of the fault
   std::string what;        // the offending values
   std::string fix;         // how the fault was handled
-  bool costs_box = false;  // whether one object was dropped for it
+  bool costs_box = false;  // whether the fault cost an object
 };
 
 // "labels/a.txt:3: zero size (w 0, h 0.1): box dropped"

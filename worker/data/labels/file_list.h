@@ -31,7 +31,7 @@ bool is_image_name(std::string_view file);
 
 // Whether a program keeps this file or folder for itself: macOS's "._a.jpg",
 // "@eaDir" of a Synology server, ".ipynb_checkpoints" and others. Such copies
-// of images are no data.
+// of images are not used as data.
 bool is_hidden_copy(std::string_view name);
 
 // The suffix in lower case: ".jpg" for "a/B.JPG".

@@ -24,7 +24,7 @@ namespace headroom::labels {
 
 inline constexpr const char* kLongitudeLatitude = "OGC:CRS84";
 
-// A text with more features that are not JSON objects is refused.
+// A text with more than this number of features that are no objects is refused.
 inline constexpr int64_t kMostForeignFeatures = 1000;
 // Features that are not polygons are kept up to this number; the rest are only
 // counted.

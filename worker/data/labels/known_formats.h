@@ -18,7 +18,7 @@ namespace headroom::labels {
 
 struct KnownFormat {
   std::string_view name;    // "LabelMe"
-  std::string_view remedy;  // how to get YOLO or COCO from it, one sentence
+  std::string_view remedy;  // one sentence: how to convert it to YOLO or COCO
 };
 
 // The format of a JSON, XML or CSV file or of a list, from its beginning.

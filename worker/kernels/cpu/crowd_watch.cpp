@@ -21,9 +21,9 @@
 namespace headroom::kernels {
 namespace {
 
-// The time between two looks, each of which takes some 10 us per thread.
+// The time between two measurements, each of some 10 us per thread.
 constexpr auto kLook = std::chrono::milliseconds(500);
-// After this many looks without a crowd, waiting threads spin again.
+// After this many measurements without a crowd, waiting threads spin again.
 constexpr int kCalmLooks = 4;
 
 // The seconds in which threads of this process were ready but had no core.

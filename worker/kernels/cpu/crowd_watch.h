@@ -42,7 +42,7 @@ struct CrowdSigns {
 double busy_ticks(std::istream& stat, const cpu_set_t& cores);
 
 // Whether other programs need the cores on which `threads` threads compute.
-// `was_crowded` is the previous answer; other thresholds change it back.
+// `was_crowded` is the previous answer; it changes only on clear signs.
 bool is_crowded(const CrowdSigns& signs, int threads, int cores,
                 bool was_crowded);
 
