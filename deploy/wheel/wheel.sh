@@ -15,7 +15,7 @@ trap 'rm -rf "$staging"' EXIT
 cp -r "$repository"/deploy/wheel/headroom_program \
   "$repository"/deploy/python/{headroom_train,headroom.py} "$staging"
 collect_programs "$staging/headroom_program"
-rm "$staging/headroom_program/README.md"  # it tells how to unpack a bundle
+rm "$staging/headroom_program/README.md"  # describes how to unpack a bundle
 find "$staging" -name __pycache__ -prune -exec rm -r {} +
 mkdir -p "$out"
 python3 -B "$repository/deploy/wheel/pack_wheel.py" "$repository" "$staging" "$out"
