@@ -68,7 +68,7 @@ def lines_of_json(text):
 
 
 def figures(at_least, keys=(), check=None):
-    """A benchmark must print at least `at_least` lines of JSON. The summary shows their `keys`; `check` returns a line's failures."""
+    """A benchmark must print `at_least` lines of JSON. The summary shows their `keys`; `check` returns failures."""
     def judge(code, text):
         rows = lines_of_json(text)
         verdict = Verdict(ended(code))
@@ -170,7 +170,7 @@ def refused_allocations(asked, at_least):
 
 
 def trace_figures(trace, mode):
-    """Figures from the profiler's trace of one step: number of calls, time of each kernel, share of time without a kernel."""
+    """Figures from the profiler's trace of one step: calls, time of each kernel, share of time without a kernel."""
     events = [event for event in trace['traceEvents'] if event.get('ph') == 'X']
     on_device = [event for event in events if event.get('cat') in ('kernel', 'gpu_memcpy', 'gpu_memset')]
     kernels = [event for event in on_device if event['cat'] == 'kernel']

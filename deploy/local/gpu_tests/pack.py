@@ -106,7 +106,7 @@ def write_stand_in(into, library, path, users):
 
 
 def archive(folder, out):
-    """Makes a .tar.zst of `folder`; equal content gives equal bytes. The long window compresses code that programs share."""
+    """Makes a .tar.zst of `folder`; equal content gives equal bytes. The long window helps if programs share code."""
     tar = subprocess.Popen(['tar', '-C', folder.parent, '--sort=name', '--owner=0', '--group=0', '--numeric-owner',
                             '--mtime=@0', '-cf', '-', folder.name], stdout=subprocess.PIPE)
     subprocess.run(['zstd', '-q', '-f', '-12', '--long=27', '-T0', '-o', str(out)], stdin=tar.stdout, check=True)
