@@ -45,7 +45,7 @@ TEST(LoaderMemory, SixteenBitsAreTwiceTheBytes) {
   EXPECT_GT(loader_budget(shape, {}, 0).batch_bytes, 4 * 2 * 2 * kPicture);
 }
 
-// Copy-paste needs one more picture, which is made of all tiles.
+// Copy-paste needs one more picture, which contains all tiles.
 TEST(LoaderMemory, CopyPasteTakesACanvas) {
   Hyperparameters hyp;
   hyp.copy_paste = 0.1;

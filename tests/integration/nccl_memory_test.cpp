@@ -55,7 +55,7 @@ std::vector<Cell> all_cells() {
     cells.push_back(cell("sync_bn", "data=2", zero, {"--sync-bn"}));
     cells.push_back(cell("short_batch", "data=2", zero, {"--bn-group", "4"}));
   }
-  for (int zero = 0; zero <= 1; ++zero) {  // other stages cannot be captured
+  for (int zero = 0; zero <= 1; ++zero) {  // graphs need ZeRO 0 or 1
     cells.push_back(
         cell("graphs", "data=2", zero, {"--bn-group", "4", "--cuda-graphs"}));
   }

@@ -41,7 +41,7 @@ struct LayoutRunOptions {
   bool calm = false;   // no warm-up, a constant and tiny learning rate
   std::optional<layers::ModelTable> table;  // if empty: yolov5n
   configs::Precision precision = configs::Precision::kFp64;
-  std::string teacher;  // a shipped model with fresh weights; empty: no teacher
+  std::string teacher;  // a shipped model with fresh weights; "": none
 };
 
 struct LayoutRun {

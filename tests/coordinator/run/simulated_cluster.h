@@ -54,7 +54,7 @@ class SimulatedCluster {
     int64_t committed = 0;
     std::set<uint64_t> ordered;  // generations for which it got an order
     bool got_exit = false;
-    int64_t last_beat = -1;  // ms, as measured by its agent
+    int64_t last_beat = -1;  // ms; its agent measures it
   };
   struct Agent {
     std::string id;

@@ -332,7 +332,7 @@ TEST_F(RunRequestTest, ResumeRestoresTheRun) {
     saved.processes = 2;
     saved.threads = 3;
     saved.hyp_file = "scratch-high";
-    saved.hyp.lr0 = 0.5;  // set by --set, instead of the file's value
+    saved.hyp.lr0 = 0.5;  // a value of --set, not the file's
   });
   const RunRequest run = resumed();
   EXPECT_EQ(run.run_directory, directory);

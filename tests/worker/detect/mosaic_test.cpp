@@ -363,7 +363,7 @@ TEST(MergeMosaic, TwentyMillionPixelsToTheEastBoxesAreAsExact) {
   findings.seams = {{0, 20'000'065, 64, 64}};
   findings.on_seams = {{box_at(26.37F, 40, 38.37F, 46, .5F)}};
   const auto boxes = merge_mosaic(mosaic, findings, kMerging);
-  ASSERT_EQ(boxes[1].size(), 2u);  // the boxes share less than a third
+  ASSERT_EQ(boxes[1].size(), 2u);  // not merged: they share less than a third
   EXPECT_NEAR(boxes[1][0].box.x1, 10.3, 0.01);
   EXPECT_NEAR(boxes[1][1].box.x1, 11.9, 0.01);
   ASSERT_EQ(boxes[2].size(), 1u);

@@ -207,7 +207,7 @@ TEST(DetectOnMaps, BloodCellsOnSeamsAreFoundOnce) {
     const auto parts = objects_of(folder.path() / (name + ".out"), kTransform);
     int across = 0;
     for (const MapObject& object : whole) {
-      if (object.confidence < 0.5) continue;  // other tiles may miss it
+      if (object.confidence < 0.5) continue;  // may be missed in other tiles
       across += (object.box[0] < 235 && object.box[2] > 245) ||
                 (object.box[1] < 235 && object.box[3] > 245);
       EXPECT_EQ(std::ranges::count_if(parts,

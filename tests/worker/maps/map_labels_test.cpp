@@ -39,7 +39,7 @@ struct PixelExtent {
   double x1, y1, x2, y2;
 };
 
-// The place of a pixel in a map's own system.
+// Returns the coordinates of a pixel in the map's own coordinate system.
 std::array<double, 2> place_of_pixel(const Transform& t, double x, double y) {
   return {t[0] + x * t[1] + y * t[2], t[3] + x * t[4] + y * t[5]};
 }
@@ -313,7 +313,7 @@ struct RoundTheEarth {
   const char* map;
   Transform transform;
   PixelExtent polygon, box;
-  bool is_for_table = true;  // Does the map show enough of it?
+  bool is_for_table = true;  // the map shows enough of it
 };
 
 TEST_F(MapLabels, APolygonStaysInOnePieceRoundTheEarth) {

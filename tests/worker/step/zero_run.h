@@ -23,7 +23,7 @@ namespace headroom::step {
 
 struct ZeroRun {
   int ranks = 1;
-  int spatial = 1;  // ranks that share an image; here each has own samples
+  int spatial = 1;  // ranks of an image; here with own samples
   int zero_stage = 0;
   optim::OptimizerKind optimizer = optim::OptimizerKind::kSgd;
   int steps = 4;

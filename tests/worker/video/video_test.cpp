@@ -72,7 +72,7 @@ class Video : public ::testing::Test {
                                     int64_t max_pixels = kManyPixels) {
     return open(file, ReadOptions{.max_pixels = max_pixels});
   }
-  // Why the file is not read.
+  // Returns the reason why the file is not read.
   std::string refusal(const fs::path& file, int64_t max_pixels = kManyPixels) {
     return open(file, max_pixels) ? "read" : reason_;
   }
@@ -464,7 +464,7 @@ TEST_F(Video, MemoryDoesNotGrowWithTheLength) {
     }
     return resident_kib() - before;
   };
-  grown(20);  // allocated once
+  grown(20);  // allocates buffers that are kept
   EXPECT_LT(grown(600), 600 * 240 * 320 * 3 / 1024 / 50)
       << "a fiftieth of the pictures";
 }

@@ -29,7 +29,7 @@ struct Odd {
   std::string name;
   Files files;          // %d in a name: one file for each image
   std::string said;     // part of the report or of the refusal
-  bool is_read = true;  // with exactly the boxes above
+  bool is_read = true;  // true: read with exactly the boxes above
   std::string yaml = "train: images\nval: images\nnames: [a, b]\n";
 };
 

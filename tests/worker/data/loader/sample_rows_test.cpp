@@ -247,7 +247,7 @@ TEST_F(SampleRowsOf, NoMoreRowsAreLoadedThanAreUsed) {
   augment::make_validation_sample(0, kHeight, kWidth, {32, 64}, images_);
   EXPECT_EQ(images_.rows_loaded(), 32);
   augment::make_validation_sample(1, kHeight, kWidth, {0, 32},
-                                  images_);  // 16 of padding
+                                  images_);  // the other 16 are padding
   EXPECT_EQ(images_.rows_loaded(), 32 + 16);
   configs::Hyperparameters hyp;
   hyp.scale = hyp.translate = 0;

@@ -204,7 +204,7 @@ TEST_F(Packs, ADamagedEntryCostsItsImage) {
               HasSubstr("its entry in " + index().string() + " is damaged"));
 }
 
-// Verification also checks bytes of an archive that only other programs read.
+// Verification also checks bytes that only other programs read: file names.
 TEST_F(Packs, VerifyReadsTheBytesBetweenTheImages) {
   overwrite(packs_ / "train-00000.tar", 3, "Q");  // in the first file's name
   const auto verified = verify_data(packed_, {});
@@ -368,7 +368,7 @@ TEST_F(Packs, MissingPathsGiveTheReason) {
   EXPECT_THAT(packs::read_packed(folder_.path() / "plain.tar" / "a.jpg")->error,
               HasSubstr("has no index beside it"));
   folder_.write("folder.tar/a.bmp",
-                "x");  // a folder of that name does not count
+                "x");  // a folder with the name of an archive is no archive
   EXPECT_FALSE(packs::read_packed(folder_.path() / "folder.tar/a.bmp"));
 }
 
