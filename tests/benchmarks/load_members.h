@@ -291,9 +291,9 @@ class LoadWorker final : public Caller {
 
   // --- the generation's keys ------------------------------------------------
   // The requests that a worker makes to the run's map until it can train, one
-  // after another: generation_loop.cpp defines them, and with those of
-  // tensor_port.h the ranks find each other. All other information travels
-  // directly between the ranks.
+  // after another. They are the requests of generation_loop.cpp, and those of
+  // tensor_port.h, by which the ranks find each other. The ranks exchange all
+  // other information directly.
   struct Exchange {
     enum class Kind { kPublish, kLookUp, kGather };
     Kind kind = Kind::kPublish;

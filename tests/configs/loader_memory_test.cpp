@@ -70,7 +70,7 @@ TEST(LoaderMemory, MixupTakesTheTilesOfBoth) {
             (1 + 2 * 4 + 4 + 2) * kPicture);
 }
 
-// A packed sample needs twice its pixels and the memory of its recipe.
+// A packed sample takes twice its pixels, and the list of changes to apply.
 TEST(LoaderMemory, PackedSamplesTakeTheirRoom) {
   LoaderShape shape = small_shape();
   shape.packs = true;

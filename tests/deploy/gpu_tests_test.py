@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The pure parts of deploy/local/gpu_tests: time, judges, summary, what is packed."""
+"""Tests the parts of deploy/local/gpu_tests that need no GPU: time limits, judges, summary, and the packed files."""
 import importlib
 import json
 import os

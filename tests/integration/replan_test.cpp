@@ -84,7 +84,7 @@ TEST(Replan, ARunGoesOnUnderAnotherPlanAndResumesUnderIt) {
   }
   // The generations are the first one, one for each retry with activations that
   // need less memory, and one under another plan; the resumed run counts its
-  // generations anew.
+  // generations from 1 again.
   const std::vector<Json> generations = events_named(folder, "generation");
   ASSERT_EQ(generations.size(), 8u);
   const std::string why = generations[6].at("reason");

@@ -192,8 +192,8 @@ TEST_F(Flood, OfCallsWithAWrongToken) {
   });
 }
 
-// The server refuses no call whose message has not arrived yet, so such calls
-// stay open.
+// While the message of a call has not arrived, the server does not refuse the
+// call, so it stays open.
 TEST_F(Flood, OfCallsThatStayOpen) {
   expect_bounded([](const RawConnection& connection) {
     acknowledge(connection);

@@ -25,7 +25,7 @@ using testing::TemporaryFolder;
 
 constexpr int64_t kMebibyte = int64_t{1} << 20;
 
-// A container whose limit leaves that many bytes.
+// A container of which `mebibytes` MiB are still free.
 MachineLimits container(int64_t mebibytes) {
   MachineLimits machine;
   machine.memory_bytes = (mebibytes + 70) * kMebibyte;

@@ -459,7 +459,7 @@ TEST_F(RunRequestTest, ThePlanIsRestoredAsAWholeOrChosenAnew) {
 
 // Two runs keep their batch-norm groups, with any number of processes. One run
 // is from a version without even groups, and has a batch of 17 in groups of 1.
-// The other run is a current one.
+// The other run is from the current version.
 TEST_F(RunRequestTest, ARunGoesOnWithItsBatchNormGroups) {
   save_run([](configs::RunConfig& saved) { saved.global_batch_size = 17; });
   EXPECT_EQ(resumed({}).config.batch_norm_rule, std::nullopt);

@@ -451,8 +451,8 @@ TEST_F(Supervision, AnotherUserOfTheMachineReachesNothingOfARun) {
               return folder >= 0 ? 0 : errno;
             }),
             EACCES);
-  // Ten thousand attempts to connect have no effect on the run: none reaches
-  // it.
+  // Ten thousand attempts to connect have no effect on the run, because the
+  // folder stops them.
   EXPECT_EQ(as_another_user([&] {
               int last = 0;
               for (int i = 0; i < 10000; ++i) last = connects();

@@ -170,7 +170,7 @@ class FetchTest(unittest.TestCase):
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60)
         self.assertEqual(done.returncode, code, done.stdout)
         if code:
-            self.assertEqual(done.stdout.count("\n"), 1, done.stdout)  # one line
+            self.assertEqual(done.stdout.count("\n"), 1, done.stdout)  # a refusal has one line
         return done.stdout
 
     def assert_stored(self, content):

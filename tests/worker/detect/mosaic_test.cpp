@@ -1,5 +1,5 @@
-// Tests which maps are parts of one picture, which tiles are on their seams,
-// and how the boxes there are merged.
+// Tests which maps belong to one picture, which tiles are on the seams of these
+// maps, and how the boxes of such tiles are merged.
 #include "worker/detect/mosaic.h"
 
 #include <gmock/gmock.h>
@@ -301,7 +301,7 @@ TEST(MergeMosaic, TheWholeObjectReplacesItsPieces) {
   EXPECT_EQ(boxes[3].size(), 1u);
 }
 
-// The gap of 0.4 pixels between these maps does not count.
+// The maps have a gap of 0.4 pixels, which must be ignored.
 TEST(MergeMosaic, AnObjectWhoseCentreLiesInAGapIsOne) {
   const Mosaic mosaic =
       mosaics_of({map_at(0, 0, 96, 96), map_at(96.4, 0, 96, 96)}).at(0);

@@ -226,8 +226,8 @@ TEST_F(MapLabels, FilesOfDetectGiveTheSameBoxes) {
   }
 }
 
-// GDAL subtracts turns from a longitude one by one: for 1e200 metres it would
-// never end.
+// GDAL subtracts full turns from a longitude one by one. With a coordinate of
+// 1e200 metres this would never end.
 TEST_F(MapLabels, CoordinatesFarBeyondTheEarthHaveNoPlace) {
   add_map("a.tif", {13.25, 1e-6, 0, 52.5, 0, -1e-6}, "EPSG:4326");
   folder_.write("labels/a.geojson",
@@ -255,7 +255,7 @@ TEST_F(MapLabels, ASystemThatItsOwnCodesContradictIsRefused) {
   add_map("a.tif", kNorthUp, "EPSG:32633");
   const fs::path file = folder_.path() / "images/a.tif";
   auto tags = *codecs::read_geo_tags(file);
-  // This key replaces the last key, which is the unit of the map.
+  // This key replaces the last key, which has the unit of the map.
   constexpr std::array<uint16_t, 4> kGeographicCode = {2048, 0, 1, 9001};
   ASSERT_GE(tags.keys.size(), 12U);
   std::ranges::copy(kGeographicCode, tags.keys.end() - 4);

@@ -196,7 +196,7 @@ INSTANTIATE_TEST_SUITE_P(
                          plan::ActivationPolicy::kLean},
                     Case{"zero3_pipeline2", "data=2,pipeline=2", 3, 4, 4, 4},
                     Case{"pipeline2", "pipeline=2", 0, 4, 1, 1},
-                    // In these cases layers are fetched ahead.
+                    // In these cases the weights of a layer are fetched ahead.
                     Case{"zero3_spanning_gloo", "data=2", 3, 4, 4, 4,
                          plan::ActivationPolicy::kKeep, 3,
                          RankBackend::kNetwork},

@@ -230,7 +230,7 @@ TEST_F(Video, AVideoWithSoundIsRead) {
   }
 }
 
-// Decoders have names of their own, which differ from those of the codecs.
+// A decoder has another name than the codec that it decodes.
 TEST_F(Video, OnlyListedDecodersOpenVideos) {
   EXPECT_EQ(
       refusal(made_by_ffmpeg("clip.avi", all_of({kFilm, {"-c:v", "msmpeg4"}}))),
@@ -269,7 +269,7 @@ TEST_F(Video, ACutBetweenTwoPicturesIsReported) {
   EXPECT_EQ(
       fault_of("cut.avi", avi.substr(0, avi.rfind("00dc", avi.find("idx1")))),
       "it ends after 29 of 30 pictures");
-  // Here the index comes first.
+  // In this file the index comes first.
   const std::string mov = read_bytes(made_by_ffmpeg(
       "whole.mov",
       all_of({kFilm, {"-c:v", "mjpeg", "-movflags", "faststart"}})));
