@@ -27,8 +27,8 @@ struct FitCell {
   bool on_device = false;    // each rank has a test device
   bool cuda_graphs = false;  // only on a device
   bool deep = false;         // images of 16 bits
-  int64_t batch = 0;         // groups as usual; 0: 1 or 2 micro-batches
-  int split = 2;             // the number of ranks, unless the layout is "one"
+  int64_t batch = 0;  // groups as usual; 0: 1 or 2 micro-batches
+  int split = 2;      // the number of ranks, unless the layout is "one"
 
   std::string name() const;
   configs::RunConfig config() const;
