@@ -68,7 +68,7 @@ constexpr const char* kInProcesses = "spatial 2, recompute";
 
 struct Attempt {
   bool fits = false;
-  int64_t between_bytes = 0;  // held between steps
+  int64_t between_bytes = 0;  // the bytes held between steps
   int64_t peak_bytes = 0;
   std::string plan;
 };

@@ -85,7 +85,7 @@ struct Load {
   // Heartbeats that agents sent for their workers.
   std::atomic<int64_t> beats = 0;
   std::atomic<int> met = 0;  // workers that formed the newest generation
-  std::atomic<int64_t> exchanges = 0;  // of all workers with the run's map
+  std::atomic<int64_t> exchanges = 0;  // all requests to the run's map
   std::atomic<int> watching = 0;
   std::atomic<int64_t> refusals = 0;
   std::atomic<bool> is_ending = false;

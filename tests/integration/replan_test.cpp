@@ -170,7 +170,7 @@ TEST(Replan, AGivenFlagThatForbidsAnotherPlanIsNamed) {
 // wait for the rank until the time limit of an operation, but saves the
 // committed state.
 TEST(Slow, ARankOutOfMemoryOutsideAStepEndsTheRunForAllRanks) {
-  constexpr double kOperationTimeout = 120;  // worker/run/generation_loop.cpp
+  constexpr double kOperationTimeout = 120;  // from generation_loop.cpp
   const std::vector<Json>& calm = undisturbed();
   const int64_t limit = 2 * measured_peaks(calm).at(1);
   const int64_t live = calm.back().at("memory").at(1).at("live_bytes");

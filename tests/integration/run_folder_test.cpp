@@ -51,7 +51,7 @@ TEST(ExistOk, FilesThatNoRunWroteAreKept) {
     std::ofstream(run / file) << "mine";
   }
   fs::copy_file(run / "weights/last.safetensors",
-                run / "weights/epoch4.safetensors");  // as a longer run writes
+                run / "weights/epoch4.safetensors");  // a file of a longer run
   const std::vector<std::string> in_the_way = {"weights/best.safetensors",
                                                "results.csv"};
   fs::remove(run / ".headroom-files");  // as before any run wrote pictures

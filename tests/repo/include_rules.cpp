@@ -55,7 +55,7 @@ const std::vector<Rule>& rules() {
       {"configs/layers", {"configs/yaml", "parallel/base"}, {}},
       {"configs", rooms({kConfigs, {"parallel/plan"}}), {}},
       // The plan, its cost, and the choice of a plan for a run.
-      {"parallel", {}, {"torch", "json"}},  // in the precompiled headers
+      {"parallel", {}, {"torch", "json"}},  // for the precompiled headers
       {"parallel/base", {}, {"xxhash", "system"}},
       {"parallel/plan", {"parallel/base"}, {"json"}},
       // The processor and the limits of the computer.

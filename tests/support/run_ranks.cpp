@@ -85,7 +85,7 @@ struct RankGenerations::State {
   std::condition_variable met;
   int num_here = 0;  // guarded by mutex, as are the next two
   int64_t num_meetings = 0;
-  Factory factory;  // for the newest generation
+  Factory factory;  // makes communicators of the newest generation
 };
 
 RankGenerations::RankGenerations(int size, const RankOptions& options)

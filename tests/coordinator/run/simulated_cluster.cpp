@@ -10,8 +10,8 @@ namespace {
 
 constexpr int64_t kSteps = 400;
 constexpr int64_t kStepMs = 40;
-constexpr int64_t kFaultsEndMs = 60'000;  // after the start
-constexpr int64_t kLastMs = 900'000;      // after the start
+constexpr int64_t kFaultsEndMs = 60'000;  // counted from the start
+constexpr int64_t kLastMs = 900'000;      // counted from the start
 constexpr int64_t kStartMs = 1'000'000;
 
 RunOptions options(int workers) {

@@ -112,7 +112,7 @@ class SimulatedCluster {
   std::unique_ptr<RunState> state_;
   int64_t down_until_ = 0;  // ms: the time of the coordinator's restart
   int term_ = 1;            // increases with each death of the coordinator
-  std::map<uint64_t, std::set<std::string>> connected_;  // by generation
+  std::map<uint64_t, std::set<std::string>> connected_;  // key: generation
   // The newest committed step, by generation.
   std::map<uint64_t, int64_t> steps_of_;
   uint64_t seen_generation_ = 0;

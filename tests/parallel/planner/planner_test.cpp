@@ -250,7 +250,7 @@ TEST(Planner, APipelineWithoutSeveralGroupsPerShareRunsSharesAtOnce) {
 }
 
 struct Extremes {
-  double memory = 0, work = 0;  // of the fullest stage, of the slowest stage
+  double memory = 0, work = 0;  // the maxima over all stages
 };
 
 Extremes extremes_of(const configs::RunConfig& config, const plan::Plan& plan,

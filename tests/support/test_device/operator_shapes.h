@@ -43,7 +43,7 @@ struct ResultShape {
   enum class Kind { kNew, kWritten, kView };
   Kind kind = Kind::kNew;
   size_t argument = 0;
-  int64_t offset = 0;  // of a view, in elements from its argument's first
+  int64_t offset = 0;  // of a view: elements from its argument's first
   TensorShape shape;
 };
 

@@ -26,7 +26,7 @@ namespace headroom {
 class TestStreams {
  public:
   static constexpr std::chrono::milliseconds kLaziness{2};
-  static constexpr int64_t kMostWaiting = 1024;  // as CUDA's queue of launches
+  static constexpr int64_t kMostWaiting = 1024;  // as long as CUDA's queue
 
   static TestStreams& instance();
 

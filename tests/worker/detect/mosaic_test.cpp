@@ -292,7 +292,7 @@ TEST(MergeMosaic, TheWholeObjectReplacesItsPieces) {
   findings.on_seams = {{box_at(16, 10, 42, 30, .5F)}};
   const auto boxes = merge_mosaic(four_parts(), findings, kMerging);
   ASSERT_EQ(boxes.size(), 4u);
-  ASSERT_EQ(boxes[0].size(), 1u);  // its centre is at 93 of 96
+  ASSERT_EQ(boxes[0].size(), 1u);  // the centre of the box is at 93 of 96
   EXPECT_EQ(boxes[0][0].box.x1, 80);
   EXPECT_EQ(boxes[0][0].box.x2, 106);
   ASSERT_EQ(boxes[1].size(), 1u);

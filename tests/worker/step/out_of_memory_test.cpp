@@ -36,8 +36,8 @@ struct StepNumbers {
 
 struct Trained {
   std::vector<StepNumbers> steps;
-  std::map<int, std::vector<int64_t>> allocations;  // of each step, by rank
-  std::vector<memory::StepEvent> events;            // of all ranks
+  std::map<int, std::vector<int64_t>> allocations;  // key: rank; per step
+  std::vector<memory::StepEvent> events;            // the events of all ranks
 };
 
 configs::RunConfig config_of(const Case& of) {

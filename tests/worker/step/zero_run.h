@@ -27,7 +27,7 @@ struct ZeroRun {
   int zero_stage = 0;
   optim::OptimizerKind optimizer = optim::OptimizerKind::kSgd;
   int steps = 4;
-  int64_t samples = 5;  // of the global batch
+  int64_t samples = 5;  // samples of the global batch
   int micro_batches = 2;
   int64_t accumulate = 1;
   int64_t freeze = 0;

@@ -354,7 +354,7 @@ TEST_F(Video, UnreadableVideosListTheSupportedFormats) {
   EXPECT_THAT(refusal_of("no video"), StartsWith("it cannot be opened ("));
 }
 
-// Such lists are recognised by their content, under any name.
+// Lists of other files are recognised by their content, under any name.
 TEST_F(Video, ListsOfOtherFilesAreNotFollowed) {
   const fs::path clip = written(48, 64, 5);
   for (const std::string& text :

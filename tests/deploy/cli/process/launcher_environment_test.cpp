@@ -50,7 +50,7 @@ std::string refusal(const Environment& environment,
 // The variables that a launcher documents, and the job that must be read from
 // them; by default this is the second of two agents.
 struct Documented {
-  std::string name = {};  // of its row in launchers()
+  std::string name = {};  // the name of a row in launchers()
   std::string variables = {};
   LauncherMachine where = machine("here");
   int rank = 1;

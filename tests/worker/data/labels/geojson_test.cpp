@@ -83,7 +83,7 @@ TEST(GeoJsonText, RingsAreOutlinesOrHoles) {
   EXPECT_FALSE(feature.rings[0].is_hole);
   EXPECT_TRUE(feature.rings[1].is_hole);
   EXPECT_FALSE(feature.rings[2].is_hole);
-  EXPECT_EQ(feature.rings[2].end, 12);  // without the closing vertex
+  EXPECT_EQ(feature.rings[2].end, 12);  // the closing vertex is not stored
 }
 
 TEST(GeoJsonText, GeometriesThatAreNoPolygonAreNamed) {
