@@ -18,8 +18,8 @@ fail() {
   exit 1
 }
 
-# This srun starts one task for each of the two "nodes", all on this machine. It ends
-# with the highest exit code of the tasks.
+# This srun starts one task for each "node", all on this machine. It ends with the
+# highest exit code of the tasks.
 cat >bin/srun <<'SRUN'
 #!/usr/bin/env bash
 echo "$*" >>"$FAKE_SLURM/srun.words"

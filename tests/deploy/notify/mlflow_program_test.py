@@ -136,7 +136,7 @@ class MlflowTest(unittest.TestCase):
         self.assertEqual(self.server.values("metrics/mAP_0.5-0.95"), [(0, "-Infinity")])
 
     def test_no_fault_of_the_server_loses_anything(self):
-        """Each fault begins at the first request, then at the second one, and so on. All later requests of that advance() fail too."""
+        """Each fault begins at the first request, then at the second, and so on. All later requests fail too."""
         for status, body, says in (
                 (500, b"", "HTTP 500"), (429, b"", "HTTP 429"), (403, b"", "HTTP 403, access denied"),
                 (200, b"<html><body>log in</body></html>", "not MLflow's"),

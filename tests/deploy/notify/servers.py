@@ -1,4 +1,4 @@
-"""Servers on loopback for the tests of deploy/notify: an MLflow server, a server that records requests, and hostile servers."""
+"""Servers on loopback for the tests of deploy/notify: an MLflow server, one that records requests, and hostile ones."""
 
 import http.server
 import json
