@@ -8,16 +8,18 @@
   shapes  the demonstration of deploy/local/train.sh, with that script's flags
   bccd    yolov5n from scratch on --bccd, 320 px, 60 epochs
   aerial  15 epochs from --weights on 640 px tiles of --aerial/video_1080p,
-          judged on those of --aerial/large_4000x2250, 320 px
+          validated on the tiles of --aerial/large_4000x2250, 320 px
 
-Without names all three. A run is a folder FOLDER/NAME/seedN: where that is
-complete it is read, where it was stopped it goes on, so that the same command
-can be given again, with more seeds too. Flags behind -- go to every training,
-which lasts minutes to an hour of a core: --threads 1, say.
+Without names, the script makes all three. A run has the folder
+FOLDER/NAME/seedN. A complete run is only read, and a stopped run is resumed, so
+the same command can be given again, also with more seeds. Flags behind -- are
+passed to every training, for example --threads 1. A training takes minutes to
+an hour on one core.
 
-A table's line is a seed: the best epoch (by fitness) and the last one, each
-class's mAP50 at the best, and in how many of the last 20 epochs mAP50 was more
-than 0.1 below that of the epoch before; then mean, deviation and worst.
+A line of a table has the results of one seed: the best epoch (by fitness), the
+last epoch, each class's mAP50 at the best epoch, and the number of epochs among
+the last 20 whose mAP50 was more than 0.1 below that of the epoch before. The
+last lines have the mean, the deviation and the worst value.
 """
 import argparse
 import csv
@@ -43,7 +45,7 @@ def demonstration(program):
 
 
 def without(words, *flags):
-    """The arguments without these flags and their values."""
+    """Returns the arguments without these flags and their values."""
     kept = list(words)
     for flag in flags:
         if flag in kept:
@@ -105,7 +107,7 @@ def is_complete(folder):
 
 
 def train(args, name, flags, seed):
-    """The folder of that completed run."""
+    """Trains the run unless it is complete, and returns its folder."""
     folder = args.folder / name / f'seed{seed}'
     if is_complete(folder):
         return folder

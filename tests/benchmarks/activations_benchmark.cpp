@@ -85,9 +85,9 @@ struct Contender {
   plan::Plan plan;
   double time_bound = kNoBound;  // ratio to keep's time
   double kept_bound = kNoBound;  // ratio to plain autograd's bytes
-  bool is_traced = false;        // as with --memory-trace
+  bool is_traced = false;        // memory is traced, as with --memory-trace
   std::unique_ptr<RankTraining> training = nullptr;
-  std::vector<double> seconds = {};  // of processor time
+  std::vector<double> seconds = {};  // the processor time of each step
   std::vector<double> wall_seconds = {};
   int64_t kept_bytes = 0;
   int64_t step_bytes = 0;  // the peak above the bytes between steps

@@ -58,7 +58,7 @@ void conv_block_step(benchmark::State& state) {
   arguments.x =
       at::randn({kSamples, channels_in, extent * stride, extent * stride})
           .contiguous(channels_last);
-  // An image needs no gradient.
+  // The first layer reads an image, which needs no gradient.
   arguments.x.requires_grad_(channels_in > 3);
   arguments.weight = at::randn({channels_out, channels_in, kernel, kernel})
                          .contiguous(channels_last)

@@ -22,7 +22,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def headroom_rate(args, img):
-    """Median over the steps of one window, the warm-up left out."""
+    """The median over the steps of one window, without the warm-up."""
     with tempfile.TemporaryDirectory() as folder:
         command = [str(args.headroom), 'train', '--synthetic-input', '--cfg', 'yolov5' + args.model,
                    '--img', str(img), '--batch', str(args.batch * args.processes),

@@ -1,12 +1,13 @@
-"""Images a second of headroom_train.Detector, as parts of `headroom detect`'s.
+"""Images per second of headroom_train.Detector, divided by those of `headroom detect`.
 
     detector_ratio.py HEADROOM HEADROOM_SHAPES [IMG [IMAGES [ROUNDS]]]
 
-The same JPEG images, taken in turns: as files by `headroom detect --nosave`, as files
-by Detector.stream, and as arrays that were decoded before. With the start of
-the process and the reading of weights, and without (the time of one image is
-subtracted). The median over rounds, and the least, which other processes of the
-machine disturb less. Needs numpy and Pillow.
+Three ways of detection take turns on the same JPEG images: `headroom detect --nosave`
+reads the files, Detector.stream reads the files, and Detector.stream gets arrays that
+were decoded before. The times are printed with the start of the process and the
+reading of weights, and without them (the time for one image is subtracted). Both are
+given as the median over the rounds and as the smallest value, on which other
+processes of the machine have less influence. Needs numpy and Pillow.
 """
 
 import os

@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
-"""The forecast of a step against real runs of 1, 2 and 4 processes.
+"""Compares the forecast of a step with real runs of 1, 2 and 4 processes.
 
-Each process is a machine of its own: a network name space with a cable to a
-switch, whose ports the kernel limits to a rate (tc). Processes are bound to
-their part of this machine's cores.
+Each process is on a simulated machine: a network name space with a cable to a
+switch. The kernel limits the rate of each port of the switch (tc). Each process
+is bound to its own core of this machine.
 
     forecast.py [--rates 100 400 1600] [--processes 1 2 4] [--img 160]
 
-The card's rate, which the forecast needs, is measured the same way without a
-network, before and after each run: as many runs of one process at once, on the
-same cores. The link's rate and delay are what the run itself measured
-(plan.json). Needs root, iproute2.
-Prints a table: predicted, measured, error; and one JSON line for each run.
+The forecast needs the rate of a single process. It is measured without a
+network, before and after each run: the same number of processes train at the
+same time on the same cores, each one as a run of its own. The link's rate and
+delay are those that the run itself measured (plan.json). Needs root and
+iproute2. Prints a table with the predicted time, the measured time and the
+error, and one JSON line for each run.
 """
 import argparse
 import json
@@ -28,7 +29,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 class Nodes:
-    """Name spaces with a cable each to one switch."""
+    """Network name spaces. Each one has a cable to the same switch."""
 
     def __init__(self, number, megabits):
         self.holders = [self.hold() for _ in range(number + 1)]
@@ -92,7 +93,7 @@ def step_seconds(folder, args):
 
 
 def rate_alone(args, processes):
-    """Images a second of one process while all the others run, too."""
+    """Images per second of one process while the other processes train too."""
     with tempfile.TemporaryDirectory() as folder:
         runs = [subprocess.Popen(['taskset', '-c', cores_of(k, processes), str(args.headroom), 'train',
                                   *model_flags(args, args.batch), '--project', f'{folder}/{k}'],

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """Images per second of a training step on a GPU against plain PyTorch, in one run.
 
-Programs share the card and take turns, window by window: this trainer
+The programs share the card and take turns, window by window: this trainer
 (bin/benchmark_gpu_step, also with graphs), and PyTorch tuned by hand
-(channels-last, autocast, fused SGD, foreach clip and average, cuDNN's search):
-eager, through torch.compile, and both with CUDA graphs. Same network, loss, labels and batch; the batch lies on the card.
-The ratio of medians is the result; beside it what share each has of the card's
-own rate of matrix products, and this trainer's predicted over measured peak.
+(channels-last, autocast, fused SGD, foreach clip and average, cuDNN's search).
+PyTorch runs eager, through torch.compile, and both of these with CUDA graphs.
+All have the same network, loss, labels and batch, and the batch is on the card.
+The result is the ratio of the medians. Also printed are the share that each
+program reaches of the card's rate of matrix products, and this trainer's
+predicted peak divided by its measured peak.
 
     gpu_step.py --peer PEER.py [--python PYTHON] [--model s] [--img 640]
                 [--batch 64] [--dtype bf16] [--windows 7] [--device cuda]
@@ -99,7 +101,7 @@ def tuned_step(args, peer, torch):
 
 
 def contend(args):
-    """A child: a window for each line of standard input."""
+    """Runs in a child process: measures one window for each line of standard input."""
     import torch
     torch.set_num_threads(args.threads)
     step = tuned_step(args, peer_module(args.peer), torch)
@@ -119,7 +121,7 @@ def contend(args):
 
 
 def product_rate(args):
-    """A child: the card's floating-point operations per second in products of squares of 8,192."""
+    """Runs in a child process: prints the card's operations per second in products of 8,192 x 8,192 matrices."""
     import torch
     dtype = {'fp32': torch.float32, 'bf16': torch.bfloat16, 'fp16': torch.float16}[args.dtype]
     size, wait = (8192, torch.cuda.synchronize) if args.device == 'cuda' else (1024, lambda: None)

@@ -74,7 +74,7 @@ struct Request {
   bool cudnn_benchmark = false;
   bool waits = false;
   bool counts = false;
-  int64_t batch = 64;  // of this rank
+  int64_t batch = 64;  // the number of this rank's images
   int ghosts = 1;      // number of ranks, including this one
   std::string cluster = "p5.48xlarge";
   int ghost_blocks = 16;

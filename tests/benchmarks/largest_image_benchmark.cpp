@@ -48,7 +48,7 @@ constexpr double kBound = 1.7;
 constexpr const char* kPlain = "plain autograd";
 constexpr int64_t kStride = 32;
 constexpr int64_t kFirstSide = 640;  // its bytes give the first guess
-// The second step includes what autograd left of the first.
+// The second step includes the bytes that autograd keeps from the first.
 constexpr int kSteps = 2;
 
 struct Request {
@@ -68,7 +68,7 @@ constexpr const char* kInProcesses = "spatial 2, recompute";
 
 struct Attempt {
   bool fits = false;
-  int64_t between_bytes = 0;  // held between steps
+  int64_t between_bytes = 0;  // the bytes held between steps
   int64_t peak_bytes = 0;
   std::string plan;
 };

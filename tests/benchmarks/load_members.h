@@ -85,7 +85,7 @@ struct Load {
   // Heartbeats that agents sent for their workers.
   std::atomic<int64_t> beats = 0;
   std::atomic<int> met = 0;  // workers that formed the newest generation
-  std::atomic<int64_t> exchanges = 0;  // of all workers with the run's map
+  std::atomic<int64_t> exchanges = 0;  // all requests to the run's map
   std::atomic<int> watching = 0;
   std::atomic<int64_t> refusals = 0;
   std::atomic<bool> is_ending = false;
@@ -291,9 +291,9 @@ class LoadWorker final : public Caller {
 
   // --- the generation's keys ------------------------------------------------
   // The requests that a worker makes to the run's map until it can train, one
-  // after another: generation_loop.cpp defines them, and with those of
-  // tensor_port.h the ranks find each other. All other information travels
-  // directly between the ranks.
+  // after another. They are the requests of generation_loop.cpp, and those of
+  // tensor_port.h, by which the ranks find each other. The ranks exchange all
+  // other information directly.
   struct Exchange {
     enum class Kind { kPublish, kLookUp, kGather };
     Kind kind = Kind::kPublish;

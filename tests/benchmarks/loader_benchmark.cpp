@@ -68,6 +68,6 @@ int main(int argc, char** argv) {
   app.add_option("--threads", options.threads);
   app.add_flag("--cold", options.cold);
   CLI11_PARSE(app, argc, argv);
-  headroom::kernels::keep_freed_memory();  // as the worker does
+  headroom::kernels::keep_freed_memory();  // as a worker does
   return headroom::run(options);
 }

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """Mosaic samples per second and core: this trainer's loader against OpenCV from Python.
 
-Both do the same work: four images read, decoded and fitted to the size, a
-mosaic, its affine warp, hue, saturation and brightness, flips, and the boxes
-along with them, as uint8 pixels. One thread each; windows alternate, every
-window in a fresh process after an epoch to warm up. Both are measured in two
-ways: reading and decoding an image whenever it is needed, and keeping decoded
-images (this trainer's default, in bounded memory). The ratios of medians to the
-Python loader that keeps nothing, as most do, and to the one that keeps all are
-the result.
+Both do the same work: they read four images, decode them, fit them to the size,
+make a mosaic, warp it, change hue, saturation and brightness, flip it, and move
+the boxes in the same way. The pixels are uint8. Each loader has one thread.
+Windows of the two alternate, and every window is a new process that first reads
+one epoch to warm up. Both are measured in two ways: with an image read and
+decoded whenever it is needed, and with decoded images kept (this trainer's
+default, in bounded memory). The results are the ratios of the medians to the
+Python loader that keeps nothing, as most loaders do, and to the one that keeps
+all images.
 
     loader_ratio.py --data DATA.yaml --python PYTHON [--img 640] [--samples 400]
 
@@ -31,7 +32,7 @@ TRANSLATE, SCALE, FLIP = 0.1, 0.5, 0.5
 
 
 class Peer:
-    """A mosaic loader as one writes it with OpenCV and numpy."""
+    """A mosaic loader as a user would write it with OpenCV and numpy."""
 
     def __init__(self, data, size, keeps):
         import cv2

@@ -5,15 +5,16 @@
     packs.py index [--images 100000] [--folder DIR] [--headroom PROGRAM]
     packs.py slow  [--milliseconds 5 50] [--loader build/bin/benchmark_loader]
 
-start  a data set of so many images (one small JPEG under many names, boxes in
-       one CSV), packed; then seconds to the first step of a run and the largest
-       resident memory of its process, on the files and on the packs
-index  the same of a data set of so many images (links to few) with a label file
-       each: without an index, at the first start and at the second
-slow   mosaic samples a second of a loader of 2 threads from 600 images of
-       500 x 400 pixels, loose and packed, behind a file system in user space
-       that answers every call so many milliseconds late (as root, with
-       Debian's python3-fusepy; the system's page cache is emptied before)
+start  packs a data set of --images images (one small JPEG under many names,
+       boxes in one CSV). Measures the seconds to the first step of a run and
+       the largest resident memory of its process, on the files and on the packs
+index  measures the same two figures on a data set of --images images (links to
+       64 files) in which each image has a label file: without an index, at the
+       first start and at the second start
+slow   measures the mosaic samples per second of a loader of 2 threads from 600
+       images of 500 x 400 pixels, loose and packed. They are on a file system
+       in user space that delays every call by --milliseconds. Needs root and
+       Debian's python3-fusepy; the system's page cache is emptied before
 
 Pictures are drawn with OpenCV (pip install opencv-python-headless).
 """
@@ -33,7 +34,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def picture(path, side, seed):
-    """A JPEG of noise over a slope."""
+    """A JPEG of noise on a gradient of brightness."""
     import numpy
     import cv2
     height, width = side
@@ -64,7 +65,7 @@ def make_many(folder, count):
 
 
 def make_files(folder, count):
-    """Images are links to 64 files, labels are files of their own."""
+    """The images are links to 64 files. Each image has its own label file."""
     originals = folder / 'originals'
     originals.mkdir(parents=True)
     for seed in range(64):
@@ -149,7 +150,7 @@ def index(arguments):
     folder = pathlib.Path(tempfile.mkdtemp(dir=arguments.folder))
     try:
         data = make_files(folder / 'files', arguments.images)
-        time.sleep(2.1)  # younger files are read again
+        time.sleep(2.1)  # the index does not trust files that are younger, and they would be read again
         print(f'| {arguments.images} images | seconds to the first step | resident MiB |\n'
               '|---|---|---|')
         for name, words in [('without an index', ['--noindex']), ('first start', []),

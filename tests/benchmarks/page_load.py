@@ -5,10 +5,11 @@
                  [--headroom PROGRAM]
 
 One run of two processes trains on synthetic images. Windows of its steps
-without a reader alternate with windows in which so many readers follow the
-page's events, and one more never reads what it is sent; the median of the
-ratios of neighbours is the result. Then the run's steps are repeated up to
---history of them, and the report of that folder is written.
+without a reader alternate with windows in which --readers connections read the
+page's events, and one more connection never reads the data that it is sent. Two
+neighbouring windows give a ratio of step times; the result is the median of the
+ratios. Then the run's steps are repeated until there are --history of them, and
+the report of that folder is written.
 """
 import argparse
 import json
@@ -71,7 +72,7 @@ def resident_bytes(pid):
 
 
 def seconds_of(steps_file, first):
-    """The seconds of the steps from `first` on."""
+    """The seconds of each step, from step number `first` on."""
     lines = steps_file.read_text().splitlines()
     return [json.loads(line)['seconds'] for line in lines[first:]]
 

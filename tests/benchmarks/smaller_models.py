@@ -1,22 +1,25 @@
-"""Smaller models: lost mAP against saved bytes and time: a trained network,
-then pruned, quantised and distilled, as a table (Markdown).
+"""Compares the mAP that smaller models lose with the bytes and the time that
+they save. A trained network is pruned, quantised and distilled; the result is a
+table (Markdown).
 
 usage: .deps/venv/bin/python tests/benchmarks/smaller_models.py --data DATA.yaml
            --weights trained.safetensors [--cfg yolov5n] [--img 320]
            [--share 0.3] [--epochs 8] [--processes 1] [--folder DIR]
 
-  unchanged            the network as it is
-  pruned               headroom prune, not trained on
-  pruned, fine-tuned   and so many epochs on the data set's training images
-  pruned, distilled    the same epochs with the unchanged network as --teacher
-  int8                 the unchanged network, headroom export --int8
+  unchanged            the network of --weights
+  pruned               after headroom prune, without further training
+  pruned, fine-tuned   and trained for --epochs epochs on the data set
+  pruned, distilled    and trained in the same way with the unchanged network
+                       as --teacher
+  int8                 the unchanged network after headroom export --int8
   pruned, distilled, int8
 
-mAP: headroom val on the val split; of int8 what headroom export --int8 measures.
-Bytes: of the ONNX file. Time: of one image in onnxruntime with one thread, over
-that of the unchanged network, the median of rounds in which all take turns.
-Peak: predicted bytes of tensors of a training step with --batch 16 (headroom
-plan). Needs onnxruntime (tests/python_packages.txt) and a built headroom.
+mAP: from headroom val on the val split; for int8 from headroom export --int8.
+Bytes: the size of the ONNX file. Time: the time of one image in onnxruntime
+with one thread, divided by that of the unchanged network; the median of rounds
+in which all networks take turns. Peak: the predicted bytes of tensors of a
+training step with --batch 16 (headroom plan). Needs onnxruntime
+(tests/python_packages.txt) and a built headroom.
 """
 import argparse
 import json
@@ -124,7 +127,7 @@ folder = pathlib.Path(args.folder or tempfile.mkdtemp(prefix="smaller_models_"))
 folder.mkdir(parents=True, exist_ok=True)
 data = ["--data", args.data, "--img", args.img]
 
-# Weights that record their model.
+# This export records the model in the weights.
 cfg = ["--cfg", args.cfg] if args.cfg else []
 run("export", "--weights", args.weights, *cfg, "--include", "safetensors",
     "--output", folder / "unchanged")

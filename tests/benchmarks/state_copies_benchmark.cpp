@@ -60,7 +60,7 @@ nlohmann::ordered_json measure(const configs::RunConfig& config, int steps,
     const double copied = seconds_of([&] {
       if (!buddies) return;
       buddies->after_commit(training.state(), "{}");
-      // A run waits for the rest before its next step.
+      // A run too waits for the rest of the copy before its next step.
       buddies->settle();
     });
     if (step < 0) continue;

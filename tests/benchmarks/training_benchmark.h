@@ -81,7 +81,7 @@ inline void synchronize(const devices::ComputeDevice& device) {
     c10::impl::getDeviceGuardImpl(place.type())
         ->synchronizeDevice(place.index());
   } else {
-    // Its copy waits for all earlier work.
+    // The copy to the CPU waits for all earlier work of the device.
     at::ones({1}, device.options(at::kFloat)).cpu();
   }
 }

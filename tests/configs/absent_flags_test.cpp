@@ -125,8 +125,8 @@ TEST(AbsentFlags, Answers) {
             "--verbose changes nothing: every class is always listed");
 }
 
-// All arguments of ultralytics' yolo, with a value for each, by the command
-// here that does what its mode does.
+// All arguments of ultralytics' yolo with a value each, by headroom's command
+// for the same mode.
 const std::map<std::string, std::string> kYoloArguments = {
     {"train",
      "model=yolov8n.pt data=coco8.yaml epochs=100 time=0.5 patience=100 "
@@ -176,7 +176,7 @@ std::vector<std::string> pairs_of(const std::string& command) {
   return {std::istream_iterator<std::string>(in), {}};
 }
 
-// The arguments for a pair, or the refusal of it.
+// Returns headroom's flags for a KEY=VALUE of ultralytics, or the refusal.
 std::string words_or_refusal(const std::string& command,
                              const std::string& pair) {
   std::string words;
@@ -193,7 +193,7 @@ TEST(AbsentFlags, EveryArgumentOfYoloHasAnAnswerAsAPair) {
     for (const std::string& pair : pairs_of(command)) {
       const std::string answer = words_or_refusal(command, pair);
       EXPECT_THAT(answer, Not(HasSubstr("unknown flag"))) << command << pair;
-      // What is to be typed is accepted.
+      // The program accepts each flag that the answer tells the user to type.
       std::istringstream words(answer);
       for (std::string word; words >> word && !answer.starts_with('[');) {
         if (!word.starts_with("--")) continue;
@@ -208,7 +208,7 @@ TEST(AbsentFlags, EveryArgumentOfYoloHasAnAnswerAsAFlag) {
     for (const std::string& pair : pairs_of(command)) {
       std::string flag = "--" + pair.substr(0, pair.find('='));
       std::ranges::replace(flag, '_', '-');
-      // A prefix is taken as the flag (deploy/cli/args).
+      // A prefix of a flag is accepted too (deploy/cli/args).
       const bool is_prefix = std::ranges::any_of(
           published_flags(command), [&](const std::string& published) {
             return published.starts_with(flag);

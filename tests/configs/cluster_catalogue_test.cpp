@@ -27,14 +27,14 @@ TEST(ClusterCatalogue, KnowsRealInstances) {
   EXPECT_GE(instance_catalogue().size(), 40u);
 }
 
-// Compute capability and memory decide what software a card needs, and whether
-// a plan fits it.
+// A card's compute capability decides which software it needs, and its memory
+// decides whether a plan fits.
 TEST(ClusterCatalogue, HasEachFamilyOfAwsWithItsCardAndMemory) {
   struct Family {
     const char* instance;
     int64_t gpus;
     int compute_capability;
-    int64_t gibibytes;  // of a card, rounded down
+    int64_t gibibytes;  // memory of one card, rounded down
     const char* link;
   };
   constexpr Family kFamilies[] = {{"p2.16xlarge", 16, 37, 11, "PCIe"},
@@ -128,7 +128,7 @@ TEST(ClusterCatalogue, ANameOfTwoMemorySizesIsTheSmallerCard) {
                                            "12GB (12 GiB)"))));
 }
 
-// A forecast needs all peaks of a card.
+// A forecast needs the peak rates of computation and of memory.
 TEST(ClusterCatalogue, EachCardHasItsPeaks) {
   for (const CataloguedCard& card : card_catalogue()) {
     EXPECT_GT(card.machine.float_teraflops, 0) << card.machine.name;

@@ -146,7 +146,7 @@ TEST(Flags, ThatChangeARunAreThoseOfTheKeysThatDiffer) {
   before.layout = plan::ParallelLayout{.data_parallel_size = 2};
   after.global_batch_size = 8;
   after.image_height = after.image_width = 320;
-  after.epochs = 7;  // is not one of the keys
+  after.epochs = 7;  // "epochs" is not one of the keys
   const std::vector<std::string> keys = {"layout", "image_height",
                                          "global_batch_size", "zero_stage"};
   std::vector<FlagUse> uses = changed_flags(before, after, keys);

@@ -45,7 +45,7 @@ TEST(LoaderMemory, SixteenBitsAreTwiceTheBytes) {
   EXPECT_GT(loader_budget(shape, {}, 0).batch_bytes, 4 * 2 * 2 * kPicture);
 }
 
-// Copy-paste needs one more picture, which is made of all tiles.
+// Copy-paste needs one more picture, which contains all tiles.
 TEST(LoaderMemory, CopyPasteTakesACanvas) {
   Hyperparameters hyp;
   hyp.copy_paste = 0.1;
@@ -70,7 +70,7 @@ TEST(LoaderMemory, MixupTakesTheTilesOfBoth) {
             (1 + 2 * 4 + 4 + 2) * kPicture);
 }
 
-// A packed sample needs twice its pixels and the memory of its recipe.
+// A packed sample takes twice its pixels, and the list of changes to apply.
 TEST(LoaderMemory, PackedSamplesTakeTheirRoom) {
   LoaderShape shape = small_shape();
   shape.packs = true;

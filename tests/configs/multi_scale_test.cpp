@@ -21,7 +21,7 @@ TEST(MultiScale, EveryMultipleOfTheStrideFromHalfToOneAndAHalf) {
   EXPECT_EQ(sides(128, 32), (std::vector<int64_t>{64, 96, 128, 160, 192}));
   // 0.5 and 1.5 times 96 are 48 and 144.
   EXPECT_EQ(sides(96, 32), (std::vector<int64_t>{64, 96, 128}));
-  EXPECT_EQ(sides(64, 32), (std::vector<int64_t>{64, 96}));  // never one stride
+  EXPECT_EQ(sides(64, 32), (std::vector<int64_t>{64, 96}));  // 32 is too small
   EXPECT_EQ(sides(128, 64), (std::vector<int64_t>{128, 192}));
   EXPECT_EQ(sides(640, 32).front(), 320);
   EXPECT_EQ(sides(640, 32).back(), 960);

@@ -85,7 +85,7 @@ struct Refused {
   std::string text;  // the message after "[config] "
 };
 
-// A good run that `change` has made bad is refused with this text.
+// `change` makes a valid configuration invalid; the refusal has this text.
 class RefusedConfig : public ::testing::TestWithParam<Refused> {};
 
 TEST_P(RefusedConfig, InOneLineWithTheRemedy) {

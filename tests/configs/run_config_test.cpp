@@ -17,7 +17,7 @@ std::string set_refusal(const std::string& key, const std::string& value) {
   return testing::refusal_of([&] { set_value(config, key, value); });
 }
 
-// A value that is not the default and that is easily changed by a conversion.
+// Returns a value that is not the default and is easily lost in a conversion.
 std::string unusual_value(const Option& option) {
   if (!option.choices.empty()) return option.choices.back();
   const std::string type = type_name(option);

@@ -1,8 +1,8 @@
-"""headroom_train.Detector beside `headroom detect` on the same pictures.
+"""Compares headroom_train.Detector with `headroom detect` on the same pictures.
 
     detector_test.py HEADROOM HEADROOM_SHAPES [boxes|videos|exported|failures|results|supervision|names]
 
-Exit code 77: a package that the part needs is not installed, and is named.
+Exit code 77: a package that the part needs is not installed; its name is printed.
 """
 
 import contextlib
@@ -29,14 +29,14 @@ IMG = 64
 
 
 def trained():
-    """Weights that were trained a little: boxes have low scores, which depend on the picture."""
+    """Weights after a short training: the boxes have low scores, which depend on the picture."""
     run = headroom_train.train(data=draw_data(), **MODEL, epochs=2)
     run.wait()
     return run.best
 
 
 def pictures(numpy):
-    """A folder with lossless pictures of several sizes and kinds, and a file that is none."""
+    """A folder with lossless pictures of several sizes and kinds, and a file that is no picture."""
     pillow = need("PIL.Image")
     folder = pathlib.Path("in")
     (folder / "deeper").mkdir(parents=True)
@@ -49,7 +49,7 @@ def pictures(numpy):
                          "black": numpy.zeros_like(wide)}.items():
         pillow.fromarray(pixels).save(folder / f"{name}.png")
     pillow.fromarray(wide[:, :, 1]).save(folder / "gray.png")
-    # A photograph that the camera held on its side.
+    # A photograph of a camera that was held on its side.
     turned = pillow.fromarray(wide)
     exif = turned.getexif()
     exif[274] = 6
@@ -92,11 +92,11 @@ def compare_files(results, folder):
 
 
 def guide_is_true(weights, folder):
-    """The first lines of the guide's page, and its training, run as they are written."""
+    """Runs the first lines and the training of the guide's page as they are written."""
     page = (ROOT / "deploy/guide/python.md").read_text()
     code = re.findall(r"^```python\n(.*?)^```", page, re.M | re.S)
     shutil.copy(weights, "best.safetensors")
-    shutil.copy(folder / "wide.png", "street.jpg")  # the content decides how it is read
+    shutil.copy(folder / "wide.png", "street.jpg")  # a PNG: the content decides, not the name
     for block in code:
         if "cv2" in block:  # a camera is needed
             compile(block, "python.md", "exec")
@@ -134,7 +134,7 @@ def same(one, other):
 
 
 def as_arrays(numpy, pillow, weights, folder):
-    """A lossless file, its pixels, and their views have the same boxes."""
+    """Checks that a lossless file, its pixels and views of them give the same boxes."""
     with Detector(str(weights), imgsz=IMG, conf=0.0005) as detector:
         of_file = detector(folder / "wide.png")
         assert of_file.xyxy.dtype == numpy.float32 and of_file.xyxy.shape == (len(of_file), 4)
@@ -199,7 +199,7 @@ def check_videos():
         assert not results and re.fullmatch(r"left out: .*cut\.mp4: .+", said[0]), said
 
 
-    # Streams that go on at the same time do not decode a video again and again.
+    # Two streams of one video at the same time start one decoder each, and no more.
     decoders = set()
     with Detector(weights, imgsz=IMG) as detector:
         for _ in zip(detector.stream("clip.mp4"), detector.stream("clip.mp4")):
@@ -219,7 +219,7 @@ def decoders_of(process):
 
 
 def lively(weights):
-    """The same weights with stronger signals.
+    """Returns the weights with smaller running variances, which make the signals stronger.
 
     After so little training many boxes have the same score to the last bit or two, so that
     rounding decides which of two boxes is dropped.
@@ -236,7 +236,7 @@ def lively(weights):
 
 
 def check_exported():
-    """An exported network with --nms has the boxes of detect, over a folder of images."""
+    """Checks that a network exported with --nms finds the same boxes as detect in a folder of images."""
     numpy = need("numpy")
     pillow = need("PIL.Image")
     onnxruntime = need("onnxruntime")
@@ -255,7 +255,7 @@ def check_exported():
             assert len(rows) == len(results) > 0, (len(rows), len(results))
             ours = numpy.column_stack([results.xyxy, results.score, results.class_id])
             theirs = numpy.column_stack([rows[:, 1:5].clip(0, IMG), rows[:, 5:]])
-            # Rounding may exchange two boxes of nearly the same score in their order.
+            # Rounding may change the order of two boxes with nearly the same score.
             differences = numpy.abs(ours[:, None] - theirs[None]).max(axis=2)
             assert len(set(differences.argmin(axis=1))) == len(ours), "two boxes are like one"
             count, classes = count + len(ours), classes | set(ours[:, 5])
@@ -330,7 +330,7 @@ def refused_detectors(weights):
         Detector(weights, conf=7)
     with refused(2, "--conf-thress"):
         Detector(weights, conf_thress=0.5)
-    # The size of training is printed first; only the last line is the reason.
+    # The program first prints the size of the training. Only its last line is the reason.
     with refused(2, "[detect] --classes 7 is no class of these weights"):
         Detector(weights, classes=7)
 
@@ -347,7 +347,7 @@ def ended_processes(weights, picture):
         os._exit(9)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
     assert len(detector(picture)), "a forked child has taken the detector along"
-    detector._lock.acquire()  # as if another thread were looking at a picture
+    detector._lock.acquire()  # as if another thread were detecting
     child = os.fork()
     if child == 0:
         signal.alarm(20)
@@ -384,13 +384,13 @@ def ended_processes(weights, picture):
     with refused(2, "the detector is closed"):
         detector(picture)
 
-    # Another thread closes it while this one waits for an answer.
+    # Another thread closes the detector while this thread waits for an answer.
     detector = Detector(weights, imgsz=IMG)
     detector._receive = lambda: (detector.close(), detector._process.stdout.read(1))
     with refused(2, "the detector is closed"):
         detector(picture)
 
-    # The detector's process ends when its Python process ends, in whatever way.
+    # The detector's process ends with its Python process, even if that is killed.
     code = ("import os, signal, sys; from headroom_train import Detector; "
             "detector = Detector(sys.argv[1]); print(detector._process.pid, flush=True); "
             "os.kill(os.getpid(), signal.SIGKILL)")
@@ -411,7 +411,7 @@ def check_failures():
     ended_processes(weights, picture)
 
 
-# Results, without a program.
+# Tests Results alone, without starting a program.
 
 def results_of(numpy, **more):
     image = numpy.zeros((40, 60, 3), numpy.uint8)
@@ -450,7 +450,7 @@ def check_results():
     with refused(2, "name='street.jpg'"):
         results_of(numpy).write("one.csv")
 
-    # Without Pillow the line says what to install, and is an ImportError as well.
+    # Without Pillow, the error says what to install. It is an ImportError too.
     kept = {name: sys.modules.pop(name) for name in list(sys.modules) if name.split(".")[0] == "PIL"}
     sys.modules["PIL"] = None
     with refused(2, "pip install pillow"):
@@ -504,7 +504,7 @@ def check_supervision():
     assert len(empty.to_supervision()) == 0
 
 
-# Names: another distribution has a package and a program `headroom`.
+# Tests the names. Another distribution on PyPI has a package and a program `headroom`.
 
 def script(path, text):
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -526,7 +526,7 @@ def check_names():
     shutil.copy(CLIENT / "headroom.py", site)
     assert imported(site) == ("ImportError: headroom-train is imported as headroom_train: write "
                               "`import headroom_train as headroom`"), imported(site)
-    # Whichever package is installed first, the other package is imported. No file belongs to both.
+    # `import headroom` gives the package of the other distribution, whichever is installed first: no file belongs to both.
     (site / "headroom").mkdir()
     (site / "headroom/__init__.py").write_text("whose = 'theirs'\n")
     assert imported(site) == "theirs\n", imported(site)
@@ -546,7 +546,7 @@ def check_names():
     os.environ["PATH"] = f"{pathlib.Path(PROGRAM).parent}:{kept}"
     assert headroom_train.plan(cfg="yolov5n", img=64, batch=8)["exit_code"] == 0
     os.environ["PATH"] = kept
-    # The environment's own program is found, even if PATH has another of that name before it.
+    # The program of the Python environment is found, even if PATH has another `headroom` before it.
     code = ("import sysconfig, sys; sysconfig.get_path = lambda _: sys.argv[1]; "
             "from headroom_train.program import find_program; print(find_program())")
     done = subprocess.run([sys.executable, "-Bc", code, str(pathlib.Path(PROGRAM).parent)],

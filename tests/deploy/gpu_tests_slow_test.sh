@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The kit for a machine with a card, from end to end without one: packed,
-# unpacked in an empty folder, and run on the test device.
+# Tests the archive of deploy/local/gpu_tests.sh from end to end without a GPU:
+# it is packed, unpacked in an empty folder, and run on the test device.
 #
 #   gpu_tests_slow_test.sh BUILD LIBTORCH
 set -euo pipefail
@@ -12,7 +12,8 @@ rm -rf "$folder"
 mkdir -p "$folder"
 bash "$repository/deploy/local/gpu_tests.sh" pack --without-card --build "$build" --out "$folder/kit.tar.zst"
 tar -C "$folder" -xf "$folder/kit.tar.zst"
-# On two cores that others may use, too, each part has three times its seconds.
+# This machine may have two cores that other programs use too, so each part gets
+# three times its usual seconds.
 bash "$folder/headroom-gpu-tests/gpu_tests.sh" run --without-card --parts all --seconds 2850 --results "$folder/results"
 # Each part has run, and its output is stored.
 python3 - "$folder/results" <<'END'

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The pure parts of deploy/local/gpu_tests: time, judges, summary, what is packed."""
+"""Tests the parts of deploy/local/gpu_tests that need no GPU: time limits, judges, summary, and the packed files."""
 import importlib
 import json
 import os
@@ -80,7 +80,7 @@ class Time(unittest.TestCase):
                 (root / name).parent.mkdir(parents=True, exist_ok=True)
                 (root / name).touch()
             shutil.copytree(ROOT / 'deploy/local/gpu_tests', root / 'gpu_tests')
-            program = root / 'bin/benchmark_device_passes'  # of the first part
+            program = root / 'bin/benchmark_device_passes'  # the first part runs this program
             program.write_text(f'#!/bin/sh\ntouch {root}/began; sleep 2; touch {mark}\n')
             program.chmod(0o755)
             process = subprocess.Popen([sys.executable, '-B', str(root / 'gpu_tests'), 'run', '--without-card'],

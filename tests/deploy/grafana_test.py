@@ -1,11 +1,12 @@
-"""deploy/grafana: a run's real /metrics is sound, and has all that is drawn.
+"""Checks the /metrics of a real run, and that they have all metrics of the dashboard in deploy/grafana.
 
     grafana_test.py HEADROOM
 
-A run of two processes answers; a call with a wrong token is refused meanwhile,
-so that the counter of refusals counts. The answer's format is checked here, and
-by Prometheus's own parser where prometheus_client is installed. Then every
-metric, label and value in the dashboard's expressions must be in that answer.
+A run of two processes exports the metrics. A call with a wrong token is refused
+meanwhile, so that the counter of refused calls is not 0. This script checks the
+format of the answer, and so does Prometheus's own parser if prometheus_client
+is installed. Then the answer must contain every metric, label and value that
+the dashboard's expressions use.
 """
 
 import copy
@@ -26,11 +27,11 @@ SAMPLE = re.compile(r'([a-z_:][a-z0-9_:]*)(?:\{(.*)\})? (\S+)$')
 LABEL = re.compile(r'([a-z_][a-z0-9_]*)="((?:[^"\\]|\\.)*)"(?:,|$)')
 SELECTOR = re.compile(r'\b(headroom_\w+)(?:\{([^}]*)\})?')
 MATCHER = re.compile(r'\s*(\w+)(=~|!~|!=|=)"([^"]*)"\s*(?:,|$)')
-OF_PROMETHEUS = {"instance", "job"}  # labels that the scraping adds
+OF_PROMETHEUS = {"instance", "job"}  # labels that Prometheus adds when it reads the metrics
 
 
 def parse(text):
-    """{metric: [(labels, value)]}, also for metrics without a sample."""
+    """Returns {metric: [(labels, value)]}; the list of a metric without a sample is empty."""
     assert text.endswith("\n"), "the last line has no end"
     types, helps, samples, seen = {}, set(), {}, set()
     for line in text.splitlines():
@@ -198,7 +199,7 @@ def main():
              for name, _ in SELECTOR.findall(expression)}
     ours = {name for name in samples if name.startswith("headroom_")}
     assert drawn == ours, f"not drawn: {ours - drawn}"
-    # Mistakes are found: this test can fail.
+    # Checks that this test can fail: it finds each of these mistakes.
     for wrong in ("headroom_stages", 'headroom_workers{state="asleep"}', "up"):
         broken = copy.deepcopy(dashboard)
         broken["panels"][0]["targets"][0]["expr"] = wrong

@@ -1,16 +1,16 @@
-"""The guide is true: its links lead somewhere, its flags exist, its commands run.
+"""Checks that the links of the guide have targets, its flags exist and its commands run.
 
     guide_test.py HEADROOM HEADROOM_SHAPES [links|commands|a_third_of_the_commands|site]
 
 Every block of commands in README.md and deploy/guide has a mark above it:
-<!-- run --> where this test runs it, in a folder with a small data set
+<!-- run --> if this test runs the block, in a folder with a small data set
 `my/data.yaml`, a copy of it as `bccd/data.yaml`, and weights
-`best.safetensors`; <!-- run: exit N --> where it is to end with N;
-<!-- run: --img 640 as 64, --epochs 100 as 2 --> where the page has the size that
-people need, and the test one that takes seconds;
-<!-- needs: cluster --> (or card, network, or time) where it cannot run.
-a_third_of_the_commands: README.md's, and those of another third of the pages with
-each commit. Exit code 77: mkdocs is not installed.
+`best.safetensors`; <!-- run: exit N --> if the block must end with exit code N;
+<!-- run: --img 640 as 64, --epochs 100 as 2 --> if the page has the size that
+people need, and the test runs a smaller size that takes seconds;
+<!-- needs: cluster --> (or card, network, or time) if the test cannot run it.
+a_third_of_the_commands runs the commands of README.md and of a third of the
+pages; each commit selects another third. Exit code 77: mkdocs is not installed.
 """
 
 import os
@@ -25,7 +25,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 GUIDE = ROOT / "deploy/guide"
 PAGES = [ROOT / "README.md", *sorted(GUIDE.rglob("*.md"))]
 TRACKED = subprocess.run(["git", "ls-files", "*.md"], cwd=ROOT, capture_output=True, text=True).stdout.split()
-LINKED = sorted({*PAGES, *(ROOT / name for name in TRACKED)})  # folder READMEs too
+LINKED = sorted({*PAGES, *(ROOT / name for name in TRACKED)})  # the READMEs of folders too
 BLOCK = re.compile(r"(?:^<!-- (.*?) -->\n)?^```sh\n(.*?)^```", re.M | re.S)
 MARK = re.compile(r"run(: .*)?$|needs: (cluster|card|network|time)$")
 problems = []
@@ -45,7 +45,7 @@ def anchor(title):
 
 
 def as_tested(page, mark, commands):
-    """The commands in the test's sizes, and the exit code that they end with."""
+    """Returns the commands with the test's sizes, and the exit code with which they must end."""
     code = 0
     for part in mark.partition(": ")[2].split(", ") if ": " in mark else []:
         if exits := re.fullmatch(r"exit (\d+)", part):

@@ -1,11 +1,11 @@
-"""Images that build_image.sh makes, and what runs in them: not as root, on a root
-file system that cannot be written.
+"""Tests the images that build_image.sh makes. Programs run in them without root's
+rights, and cannot write to the root file system.
 
     image_test.py BUILD LIBTORCH
 
 Exit 77 (skipped) without mmdebstrap, root (for chroot), or a mirror of Debian.
-HEADROOM_IMAGES=coordinator,cpu,cuda names those that are built; a CUDA image is
-built and measured, but nothing runs in it here.
+HEADROOM_IMAGES=coordinator,cpu,cuda names the images that are built. A CUDA image
+is built and its size is measured, but the test runs nothing in it.
 """
 import json
 import os
@@ -45,7 +45,7 @@ def run(*words, code=0, **options):
 
 
 def unpack(archive, root):
-    """The image's files below root; its configuration."""
+    """Writes the image's files below `root`; returns its configuration and its tag."""
     with tarfile.open(archive) as image:
         manifest, = json.load(image.extractfile("manifest.json"))
         whole = json.load(image.extractfile(manifest["Config"]))
@@ -57,7 +57,7 @@ def unpack(archive, root):
 
 
 class Container:
-    """A mount name space in which the root is read-only but for volumes and /tmp."""
+    """A mount name space in which only the volumes and /tmp can be written."""
 
     def __init__(self, root, config, volumes):
         self.root, self.config, self.volumes = root, config, volumes
@@ -81,7 +81,7 @@ class Container:
 
 
 def check_dockerfile(config, kind):
-    """The Dockerfile has the same settings for its target."""
+    """Checks that the Dockerfile has the same settings for the target `kind`."""
     text = (REPOSITORY / "deploy/docker/Dockerfile").read_text().replace("\\\n", "")
     target = text.split(f" AS {kind}\n")[1].split("\nFROM ")[0]
     for line in config["Env"]:
@@ -112,7 +112,7 @@ def check_worker(container, volumes):
     owners = {path.stat().st_uid for path in volumes["runs"].rglob("*")}
     assert owners == {10001}, owners
     container.run("python3", "-I", "-c", "import http.client, json, ssl; ssl.create_default_context()")
-    # The manifests' scripts need these.
+    # The scripts in the manifests of deploy/kubernetes need these programs.
     for words in (["sh", "-euc", "true"], ["getent", "passwd", "headroom"],
                   ["find", "/dev", "-maxdepth", "1"], ["wc", "-l", "/etc/passwd"]):
         container.run(*words)
@@ -125,7 +125,7 @@ def check_coordinator(container, volumes):
         "localhost")
     run("chown", "-R", "10001:10001", volumes["certs"])
     health = container.config["Healthcheck"]["Test"][1:]
-    container.run(*health, code=5)  # no server: the check can fail
+    container.run(*health, code=5)  # no server yet, so the health check must fail
     words = [*container.config["Entrypoint"], "coordinator", "--listen=127.0.0.1:29500",
              "--certs=/certs", "--log=/state/coordinator.log", "--project=/runs", "--cfg=yolov5n",
              "--synthetic-input", "--img=64", "--batch=4", "--expected-workers=1"]

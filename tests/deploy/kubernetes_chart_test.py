@@ -1,9 +1,10 @@
-"""deploy/kubernetes/chart: rendered for several sets of values, by `helm` or,
-without it, by Helm's own library (helm-python-sdk).
+"""Renders deploy/kubernetes/chart for several sets of values with `helm`, or with
+Helm's own library (helm-python-sdk) if `helm` is not installed.
 
-Every document is valid for its API, the pieces fit, the defaults say the same
-as headroom.yaml, and what is out of range is refused with one clear line. Kueue
-is asked through labels alone: the chart makes none of its kinds.
+Every document is valid for its API, and the documents fit each other. The
+defaults give the same documents as headroom.yaml. A value out of range is
+refused with one clear line. The chart uses Kueue only through labels: it makes
+no objects of Kueue's kinds.
 """
 import copy
 import json
@@ -29,7 +30,7 @@ KEEP = {"helm.sh/resource-policy": "keep"}
 
 
 class Refused(Exception):
-    """The chart refuses values with a message."""
+    """The chart refused the values with this message."""
 
 
 def rendered(values, name):
@@ -81,8 +82,8 @@ def devices_of(documents):
 def check_devices():
     data = ["--data=/data/data.yaml", "--cfg=yolov5s"]
     for gpus, flags, told in (
-            (0, data, []),  # decided by the pods
-            (8, data, ["--device=all"]),  # a pod without its GPUs is refused
+            (0, data, []),  # each pod chooses its device
+            (8, data, ["--device=all"]),  # so a pod without its GPUs is refused
             (8, data + ["--device=cpu"], ["--device=cpu"]),
             (8, ["--device=0,1"] + data, ["--device=0,1"]),
             (8, data + ["--set=share_devices=true"], ["--device=all"]),
@@ -126,7 +127,7 @@ def check_gpus():
 
 
 def secret_files(job):
-    """The files at /certs, and the Secrets that they come from."""
+    """The files in /certs, and the names of the Secrets that contain them."""
     sources, = (volume["projected"]["sources"]
                 for volume in kube.pod_of(job)["volumes"]
                 if volume["name"] == "certs")
@@ -153,7 +154,7 @@ def check_cert_manager():
         server = found["Certificate", "headroom-server"]["spec"]
         address = kube.flag(kube.container_of(jobs["worker"]), "--coordinator")
         assert address.split(":")[0] in server["dnsNames"]
-        assert "127.0.0.1" in server["ipAddresses"]  # the probes' address
+        assert "127.0.0.1" in server["ipAddresses"]  # the address of the health probes
         for part in ("server", "client"):
             reference = found["Certificate", f"headroom-{part}"]["spec"][
                 "issuerRef"]
@@ -294,7 +295,7 @@ def check_lint():
         subprocess.run([HELM, "lint", "--strict", CHART], check=True)
         return
     made = helm_python.lint(str(CHART))
-    warning = 2  # 1 is advice
+    warning = 2  # severity 1 is only advice
     assert not made["errors"], made
     assert all(each["severity"] < warning for each in made["messages"]), made
 
@@ -310,7 +311,7 @@ def main():
     check_volumes_and_switches()
     check_grace_period()
     check_refusals()
-    # Certificates are checked, too.
+    # Checks that a wrong Certificate is found too.
     certificate = next(d for d in documents_of({"tls": {"certManager": {
         "enabled": True}}}) if d["kind"] == "Certificate")
     assert kube.faults_of(changed(certificate, "spec.issuer", "ca"))

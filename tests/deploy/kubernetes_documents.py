@@ -1,12 +1,12 @@
-"""Shared by the tests of deploy/kubernetes: the schemas of every kind that it
-uses, and the checks that the documents of one run fit each other.
+"""Code that the tests of deploy/kubernetes share: the schema of every kind of
+document, and the checks that the documents of one run fit each other.
 
 Core kinds are checked against the API's own schemas (kubernetes-validate).
 JobSet, ClusterTrainingRuntime and TrainJob are checked against the models that
 Kubeflow publishes for its API (kubeflow-trainer-api), Certificate and Issuer
 against models made from cert-manager's definitions (cloudcoil). These models
-allow keys that they do not know; here no unknown key is allowed. The rules that
-those APIs state as expressions (CEL) are not in the models.
+accept unknown keys, but these checks do not. The models do not contain the rules
+that those APIs state as expressions (CEL).
 """
 import functools
 import importlib
@@ -30,7 +30,7 @@ MODELS = {
     ("cert-manager.io/v1", "Issuer"):
         ("cloudcoil.models.cert_manager.v1", "Issuer"),
 }
-# Classes whose value is plain.
+# Classes of the models whose value is a single number or text.
 PLAIN = {
     "IoK8sApimachineryPkgApiResourceQuantity": {"type": ["string", "number"]},
     "IoK8sApimachineryPkgUtilIntstrIntOrString": {"type": ["string", "integer"]},
@@ -38,7 +38,7 @@ PLAIN = {
 
 
 def skip_without(**packages):
-    """Exit 77 where a module is missing; `packages` maps it to its package."""
+    """Exits with 77 if a module is missing; `packages` maps each module to its package."""
     for module, package in packages.items():
         try:
             importlib.import_module(module)
@@ -50,7 +50,7 @@ def skip_without(**packages):
 
 
 def without_unknown_keys(schema):
-    """The same schema, in which an object has no key beside those it names."""
+    """Returns the schema with the rule that objects may have only the keys that it names."""
     if isinstance(schema, list):
         return [without_unknown_keys(each) for each in schema]
     if not isinstance(schema, dict):
@@ -73,7 +73,7 @@ def model_validator(api_version, kind):
 
 
 def job_documents(document):
-    """The Jobs that a controller makes of a JobSet or a runtime."""
+    """The Jobs that a controller makes from a JobSet or a ClusterTrainingRuntime."""
     spec = document["spec"]
     if document["kind"] == "ClusterTrainingRuntime":
         spec = spec["template"]["spec"]
@@ -108,7 +108,7 @@ def require_valid(documents):
 
 
 def jobs_of(documents):
-    """Jobs by the last part of their names, a JobSet's included."""
+    """All Jobs, including those of a JobSet, by the last part of their names."""
     found = {}
     for document in documents:
         made = [document] if document["kind"] == "Job" else []
@@ -135,7 +135,7 @@ def flag(container, name):
 
 
 def check_flags_are_known(container):
-    """Every flag is one of the command's, which the first argument names."""
+    """Checks that the command, which is the first argument, has every flag."""
     command, *words = container["args"]
     known = set()
     for line in (ROOT / "tests/repo/frozen_cli.txt").read_text().splitlines():
@@ -160,15 +160,15 @@ def check_pod(job):
             assert limits.get(name) == amount, name  # required by the API
     for volume in pod["volumes"]:
         secret = volume.get("secret") or volume.get("projected")
-        if secret:  # others may not read a key
+        if secret:  # no other user may read a key
             assert secret["defaultMode"] & 0o007 == 0
     grace = pod["terminationGracePeriodSeconds"]
     assert job["metadata"]["name"].endswith("coordinator") or grace >= 45, grace
 
 
 def check_pieces(documents, name="headroom", existing=frozenset()):
-    """The documents of one run fit each other. `existing` are the claims that
-    are there already."""
+    """Checks that the documents of one run fit each other. `existing` are the
+    volume claims that exist already."""
     found = {(d["kind"], d["metadata"]["name"]): d for d in documents}
     assert len(found) == len(documents), "two documents have one name"
     jobs = jobs_of(documents)

@@ -1,9 +1,9 @@
-"""The commands of deploy/kubernetes' pods, run here as processes, with TLS.
+"""Runs the commands of deploy/kubernetes' pods as processes of this machine, with TLS.
 
-headroom.yaml: the coordinator is asked to end, as when its node is drained, goes
-on, is killed, and its successor finishes the run with the same agent.
-trainer.yaml: two pods with the variables that Kubeflow Trainer sets are asked to
-stop, and started again; the run goes on.
+headroom.yaml: the coordinator gets SIGTERM, as when its node is drained, and
+continues. Then it is killed, and its successor finishes the run with the same
+agent. trainer.yaml: two pods with the variables that Kubeflow Trainer sets get
+SIGTERM and are started again; the run continues.
 
     python3 kubernetes_pods_test.py HEADROOM
 """
@@ -31,7 +31,7 @@ PATIENCE = 240  # seconds
 
 
 class Pods:
-    """Processes that stand for pods, in a folder that stands for volumes."""
+    """Processes that take the place of pods, and a folder that takes the place of volumes."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -46,7 +46,7 @@ class Pods:
             self.port = probe.getsockname()[1]
 
     def start(self, name, container, arguments, **variables):
-        """Starts a container's command, with other paths and another port."""
+        """Starts the command of a container with paths of the test's folder and the test's port."""
         command = container.get("command", ["headroom"]) + arguments
         for path in ("/runs", "/state", "/certs"):
             command = [word.replace(path, f"{self.folder}{path}")
@@ -103,7 +103,7 @@ def with_pods(check):
 
 
 def run_flags_replaced(container, **others):
-    """The args with the test's flags of a run, and flags as `others` say."""
+    """The container's args without --data and --cfg, and with the values in `others`."""
     kept = [word for word in container["args"]
             if word.split("=")[0] not in ("--data", "--cfg")]
     for name, value in others.items():
@@ -177,7 +177,7 @@ def check_trainer(pods):
     pods.require_ends(first, [130, 130])
     assert 2 <= len(pods.steps()) < NUM_STEPS, pods.logs()
     assert list(pods.folder.glob("runs/localhost/checkpoints/step-*"))
-    # `auto`, on a machine without GPUs, is one worker a pod.
+    # On a machine without GPUs, `auto` means one worker per pod.
     pods.require_ends(start("auto"), [0, 0])
 
 

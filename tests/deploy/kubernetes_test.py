@@ -1,7 +1,7 @@
-"""deploy/kubernetes/headroom.yaml and trainer.yaml: every document is valid for
-its API, and the pieces fit.
+"""Checks deploy/kubernetes/headroom.yaml and trainer.yaml: every document is valid
+for its API, and the documents fit each other.
 
-Exit 77 (skipped) where a package that has schemas is not installed.
+Exit 77 (skipped) if a package with schemas is not installed.
 """
 import re
 

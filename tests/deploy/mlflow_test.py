@@ -94,7 +94,7 @@ class Server:
 
 
 def steps_of(run):
-    """Whole lines of steps.jsonl; none before the run has begun."""
+    """The complete lines of steps.jsonl; an empty list before the run has begun."""
     with contextlib.suppress(FileNotFoundError):
         return [json.loads(line) for line in (run / "steps.jsonl").read_text().splitlines(True) if line.endswith("\n")]
     return []
@@ -105,7 +105,7 @@ def num_epochs(run):
 
 
 def expect_all_metrics(server, run_id, run):
-    """The server has each figure of results.csv, once."""
+    """Checks that the server has each figure of results.csv exactly once."""
     with open(run / "results.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     for column in rows[0]:
@@ -134,8 +134,8 @@ class Test:
         return text
 
     def window(self, run):
-        """Seconds of the next steps of a run."""
-        first = len(steps_of(run)) + 1  # the current step belongs to both phases
+        """The seconds of each of a run's next steps."""
+        first = len(steps_of(run)) + 1  # the current step began before the window
         wait_for("steps", lambda: len(steps_of(run)) >= first + STEPS_IN_A_WINDOW)
         return [step["seconds"] for step in steps_of(run)[first:first + STEPS_IN_A_WINDOW]]
 
@@ -221,7 +221,7 @@ class Test:
             text = process.communicate(timeout=60)[1]
         seconds = time.monotonic() - begin
         assert process.returncode == 0, text
-        # These are 10 s, and the time that a busy machine takes to end the processes.
+        # The time-out is 10 s; a busy machine needs some seconds more to end the processes.
         assert 9 < seconds < 20, f"{seconds} s"
         missing = "the parameters, the metrics of 2 epochs, the end's state, results.png, best.safetensors"
         assert f"MLflow at {address} has not got {missing}" in text, text

@@ -1,4 +1,4 @@
-"""deploy/python/three_pictures.ipynb runs from its first cell to its last.
+"""Runs deploy/python/three_pictures.ipynb from its first cell to its last.
 
     notebook_test.py HEADROOM
 
@@ -31,7 +31,7 @@ def main():
     os.environ["PYTHONPATH"] = str(NOTEBOOK.parent)
     os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
     with tempfile.TemporaryDirectory() as folder:
-        os.environ["IPYTHONDIR"] = folder  # no settings of this user
+        os.environ["IPYTHONDIR"] = folder  # ignores the settings of this user
         nbclient.NotebookClient(notebook, timeout=500, kernel_name="python3",
                                 resources={"metadata": {"path": folder}}).execute()
         printed = "".join(output.get("text", "") for cell in notebook.cells

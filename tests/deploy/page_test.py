@@ -1,12 +1,13 @@
-"""The page of a run in a real browser, while two real processes train.
+"""Tests the page of a run in a real browser while two real processes train.
 
     page_test.py HEADROOM HEADROOM_SHAPES [SCREENSHOT_FOLDER]
 
 A worker is killed and an allocation fails while the page is open. Afterwards
-the page of the folder and the report must show what steps.jsonl and results.csv
-say. Whatever is shown, no request leaves the page's address, the console stays
-silent and axe finds nothing, light and dark, at 1,400 and 400 pixels. A class of
-the data set is named like markup. Exit code 77: no playwright, axe or chromium.
+the page of the folder and the report must show the figures of steps.jsonl and
+results.csv. At all times, requests go only to the page's address, the browser's
+console is empty, and axe finds no fault: in light and dark, at widths of 1,400
+and 400 pixels. The name of a class of the data set is markup that must not be
+executed. Exit code 77: playwright, axe or chromium is not installed.
 """
 
 import csv
@@ -42,7 +43,7 @@ def check(holds, words):
 
 
 def until(condition, seconds, words):
-    """Waits until the page shows it; its absence is a failure."""
+    """Waits until `condition` is true; it is a failure if the seconds pass before."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if condition():
@@ -53,7 +54,7 @@ def until(condition, seconds, words):
 
 
 class Program:
-    """One command of headroom; its lines are read as they come."""
+    """A running command of headroom; a thread reads the lines that it prints."""
 
     def __init__(self, folder, *words):
         self.lines = []
@@ -127,7 +128,7 @@ class Tab:
         until(lambda: self.page.locator("#step-chart .chart-box path.curve").count() > 0, 20, "curves of steps")
 
     def table(self, figure):
-        """A chart's table, newest line last, read through its <details>."""
+        """Opens the <details> of a chart and returns its table, with the newest line last."""
         details = self.page.locator(f"{figure} details.as-table").first
         details.locator("summary").click()
         details.locator("table").wait_for()
@@ -142,7 +143,7 @@ class Tab:
             check(False, f"axe, {name}: {violation['id']}: {nodes}")
 
     def look(self, name):
-        """Both themes and widths: axe, no sideways scrolling, a picture."""
+        """In both themes and widths: runs axe, checks that the page does not scroll sideways, and takes a screenshot."""
         for theme in ("light", "dark"):
             self.page.emulate_media(color_scheme=theme)
             for width in (1400, 400):
@@ -157,7 +158,7 @@ class Tab:
         self.page.set_viewport_size({"width": 1400, "height": 900})
 
     def close(self, ended=float("inf")):
-        """The console must be empty until its program `ended`."""
+        """Checks that the console had no line before the program `ended`."""
         for when, text in self.console:
             check(when > ended, f"console: {text}")
         self.context.close()
@@ -169,7 +170,7 @@ def number(text):
 
 
 def is_near(shown, value):
-    """A shown number has four digits behind the point, or three significant ones."""
+    """Whether the numbers are equal within rounding: the page shows four decimals or three significant digits."""
     return shown is not None and abs(shown - value) <= max(5.1e-5, abs(value) * 5.1e-3)
 
 
@@ -180,7 +181,7 @@ def mebibytes(text):
 
 
 def compare_with_files(tab, run, name):
-    """The page of an ended run agrees with the run's files."""
+    """Compares the page of an ended run with the run's files."""
     steps = [json.loads(line) for line in (run / "steps.jsonl").read_text().splitlines()]
     epochs = list(csv.DictReader((run / "results.csv").open()))
     tab.page.reload()
@@ -218,7 +219,7 @@ def compare_with_files(tab, run, name):
 
 
 def drive(tab):
-    """Keys, pointers and filters, on a page with data."""
+    """Uses keys, the pointer and filters on a page with data."""
     page = tab.page
     surface = page.locator("#step-chart .surface")
     surface.focus()
@@ -269,13 +270,13 @@ def look_at_pictures(tab):
 
 
 def watch_training(browser, folder, train):
-    """The page of a run that loses a worker and runs out of memory, up to its end."""
+    """Watches the page of a run that loses a worker and runs out of memory, until the run ends."""
     program = Program(folder, *train, "--epochs", "60", "--name", "exp", "--page", "127.0.0.1:0", "--inject", FAULTS)
     tab = Tab(browser, program.address())
     tab.page.locator("#state").wait_for()
     until(lambda: "running" in tab.text("#state"), 60, "the run is shown as running")
     until(lambda: (number(tab.tile("step")) or 0) >= 1, 60, "steps are counted")
-    tab.page.locator("[data-show=faults]").click()  # later epochs would push them down
+    tab.page.locator("[data-show=faults]").click()  # without the filter, later epochs would hide the faults
     for kind, words in (("out_of_memory", "out of memory"), ("loss_of_process", "worker lost"), ("resume", "training goes on")):
         until(lambda: tab.page.locator(f"#events li[data-kind={kind}]").count() > 0, 60, f"the event '{words}'")
     tab.page.locator("[data-show=all]").click()
@@ -292,7 +293,7 @@ def watch_training(browser, folder, train):
 
 
 def interrupt_one(folder, train):
-    """A run that Ctrl-C stops after a checkpoint, so that it can be continued."""
+    """Stops a run by Ctrl-C after a checkpoint, so that it can be resumed."""
     program = Program(folder, *train, "--epochs", "500", "--name", "short", "--page", "off")
     until(lambda: list(folder.glob("runs/short/checkpoints/step-*/MANIFEST.json")), 120, "a checkpoint of a short run")
     program.process.send_signal(signal.SIGINT)
@@ -302,7 +303,7 @@ def interrupt_one(folder, train):
 
 
 def look_at_folder(browser, folder, headroom):
-    """Both runs, served after their end, and compared."""
+    """Serves both runs after their end, and compares them on the page."""
     program = Program(folder, headroom, "page", "runs", "--listen", "127.0.0.1:0")
     tab = Tab(browser, program.address())
     tab.page.keyboard.press("Tab")
@@ -335,7 +336,7 @@ def look_at_folder(browser, folder, headroom):
 
 
 def look_at_report(browser, run):
-    """The report of a run shows the same without a server."""
+    """Checks that the report of a run shows the same figures without a server."""
     file = run / "report.html"
     if not file.exists():
         check(False, "the run left no report.html")
@@ -351,7 +352,7 @@ def look_at_report(browser, run):
 
 
 def look_at_plan(browser, folder, headroom):
-    """The report of a plan that was never run."""
+    """Checks the report of a plan without a run."""
     planned = subprocess.run([headroom, "plan", "--cfg", "yolov5s", "--img", "640", "--batch", "32", "--layout", "data=2,pipeline=2",
                               "--memory-limit", "8GiB", "--report", folder / "plan.html"], capture_output=True, text=True)
     check(planned.returncode == 0, f"the plan ended with {planned.returncode}: {planned.stderr}")
@@ -372,7 +373,7 @@ def look_at_plan(browser, folder, headroom):
 
 
 def stop_from_page(browser, folder, train):
-    """A run that its page may stop."""
+    """Stops a run by the button of its page."""
     program = Program(folder, *train, "--epochs", "500", "--name", "stopped", "--page-controls")
     tab = Tab(browser, program.address())
     until(lambda: (number(tab.tile("step")) or 0) >= 1, 60, "steps are counted")

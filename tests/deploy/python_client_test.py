@@ -1,8 +1,8 @@
-"""deploy/python: the client package on real runs of two processes.
+"""Tests the client package of deploy/python on real runs of two processes.
 
     python_client_test.py HEADROOM HEADROOM_SHAPES [runs|files|weights|frame|types]
 
-Exit code 77: a package that the part needs is not installed, and is named.
+Exit code 77: a package that the part needs is not installed; its name is printed.
 """
 
 import ast
@@ -47,7 +47,7 @@ def need(package):
 
 @contextlib.contextmanager
 def refused(exit_code, *words):
-    """The code below must be refused with this exit code and this text."""
+    """The code in the `with` block must be refused with this exit code and this text."""
     try:
         yield
     except headroom_train.HeadroomError as error:
@@ -119,7 +119,7 @@ def stopped_and_resumed(data):
     assert run.wait()["exit_code"] == 130 and run.state != "running", run.state
     committed = run.steps()
     assert len(committed) >= 3 and committed[:3] == before
-    with refused(130, "resume"):  # as a user who did not stop it would
+    with refused(130, "resume"):  # another Run object of the stopped run gets an error
         headroom_train.Run(run.path).wait()
 
     resumed = run.resume(max_steps=len(committed) + 4)
@@ -131,7 +131,7 @@ def stopped_and_resumed(data):
 
 
 def left_by_its_python(data):
-    """A run continues when the Python process that started it ends; another finds and stops it."""
+    """A run continues when the Python process that started it ends. Another Python process finds and stops the run."""
     code = ("import headroom_train, json, sys; "
             "print(headroom_train.train(**json.loads(sys.argv[1])).path)")
     request = {**MODEL, "data": data, "epochs": 500, "processes": 2}
@@ -141,7 +141,7 @@ def left_by_its_python(data):
     assert run.state == "running" and run.log == []
     committed = len(run.steps())
     for step in run.follow():
-        if step["step"] > committed + 1:  # committed after the end of that process
+        if step["step"] > committed + 1:  # a step after the end of that process
             break
     outcome = run.stop()
     assert outcome["exit_code"] == 130 and outcome["steps"] > committed, outcome
@@ -151,7 +151,7 @@ def processes_here():
     """Other processes that were started in this folder."""
     here, found = os.getcwd(), []
     for process in pathlib.Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):  # it has ended, or is another user's
+        with contextlib.suppress(OSError):  # the process has ended, or belongs to another user
             if os.readlink(process / "cwd") == here and process.name != str(os.getpid()):
                 found.append(process.name)
     return found
@@ -235,7 +235,7 @@ def other_commands(run, data):
 
 
 def left_behind():
-    """A process that the program leaves behind holds its output: the end of the program counts."""
+    """The client waits for the end of the program, not for a child process that still holds the program's output."""
     program = pathlib.Path("leaves.sh")
     program.write_text("#!/bin/sh\nsleep 60 &\necho $! > left\necho why >&2\nexit 3\n")
     program.chmod(0o755)
@@ -311,7 +311,7 @@ def damaged_lines():
 
 
 def growing_file():
-    """A reader's view while a run writes, is resumed, and is replaced by another."""
+    """Tests a reader of steps.jsonl while a run writes it, is resumed, and is replaced by another run."""
     folder = folder_of_a_run("growing", 0)
     path = folder / "steps.jsonl"
     path.unlink()
@@ -323,13 +323,13 @@ def growing_file():
     with path.open("a") as file:
         file.write('ep":2}\n' + line_of(3))
     assert new() == [2, 3]
-    # A resumption from step 2, whose lines have other lengths.
+    # The run is resumed from step 2. The new lines are longer than the old ones.
     os.truncate(path, len(line_of(0)) * 2)
     assert new() == []
     with path.open("a") as file:
         file.write("".join(line_of(step, seconds=0.123456) for step in (2, 3, 4)))
     assert new() == [4]
-    # The folder was removed in mid-run and made again.
+    # The file is removed during the run and written anew.
     path.rename(folder / "kept")
     assert new() == []
     path.write_text(line_of(5))
@@ -347,7 +347,7 @@ def growing_file():
 
 
 def live_run():
-    """follow() continues while a coordinator holds the folder, and ends with it."""
+    """follow() continues while a coordinator holds the lock of the folder, and ends when the lock is free."""
     folder = folder_of_a_run("live", 1)
     run = headroom_train.Run(folder)
     with (folder / "coordinator.log.lock").open("w") as lock:
@@ -382,9 +382,9 @@ def check_files():
     version = subprocess.run([PROGRAM, "--version"], capture_output=True, text=True, check=True)
     named = re.search(r'^version = "(.*)"', (CLIENT / "pyproject.toml").read_text(), re.M)
     assert version.stdout.split()[1] == named[1], "pyproject.toml has another version"
-    for source in CLIENT.glob("**/*.py"):  # the oldest supported Python
+    for source in CLIENT.glob("**/*.py"):  # they must be valid for the oldest supported Python
         ast.parse(source.read_text(), feature_version=(3, 9))
-    # It needs nothing but the standard library.
+    # The package needs only the standard library.
     alone = subprocess.run([sys.executable, "-ISc", "import sys; sys.path.insert(0, sys.argv[1]); "
                             "sys.dont_write_bytecode = True; import headroom_train; "
                             "print(sorted({'numpy', 'pandas', 'torch'} & set(sys.modules)))",
@@ -454,7 +454,7 @@ def check_weights():
     assert headroom_train.load_metadata(run.best), "no metadata"
     sound = run.best.read_bytes()
     damaged_weights(sound)
-    # Elements of each type, of which bfloat16 is the upper half of a float32.
+    # Elements of each type. A bfloat16 consists of the upper 16 bits of a float32.
     one = numpy.array([1.5, -2, 0.25], dtype="<f4")
     pathlib.Path("types.safetensors").write_bytes(safetensors(
         {"half": entry("F16", [3], 12, 18), "single": entry("F32", [1, 3], 0, 12),
@@ -468,7 +468,7 @@ def check_weights():
     assert kinds["single"].shape == (1, 3) and kinds["half"].dtype == numpy.float16
     assert kinds["truth"].tolist() == [True, False] and kinds["none"].shape == (0, 4)
     assert kinds["scalar"] == 7
-    kinds["single"][0, 0] = 3  # arrays are writable
+    kinds["single"][0, 0] = 3  # fails if the arrays cannot be written
     try:
         torch = importlib.import_module("torch")
     except ImportError:

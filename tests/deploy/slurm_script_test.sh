@@ -18,7 +18,8 @@ fail() {
   exit 1
 }
 
-# A task on each of two "nodes"; the step ends with the highest code.
+# This srun starts one task for each "node", all on this machine. It ends with the
+# highest exit code of the tasks.
 cat >bin/srun <<'SRUN'
 #!/usr/bin/env bash
 echo "$*" >>"$FAKE_SLURM/srun.words"
@@ -73,7 +74,7 @@ ends() {
   ((code == $2)) || fail "the job $1 ended with $code, not $2"
 }
 
-# The address of a killed start must not be used.
+# The job was started before and killed. The address file of that start must not be used.
 mkdir -p .headroom-4711
 echo stale >.headroom-4711/rendezvous-of-the-killed
 bash "$script" 1 "${flags[@]}" >first.txt 2>&1 &
@@ -103,8 +104,8 @@ PYTHON
 [[ $(find runs/train -mindepth 1 -maxdepth 1 | wc -l) -eq 1 ]] ||
   fail "there is a second run"
 
-# A signal before the first step: the job is not queued again without end. The
-# GPUs of the node are requested, and there are as many workers.
+# The signal arrives before the first step. The job is not queued again, since this
+# could repeat forever. The step requests the node's GPUs and has a worker for each.
 export SLURM_JOB_NUM_NODES=1 SLURM_GPUS_ON_NODE=2
 cat >bin/idle <<'IDLE'
 #!/usr/bin/env bash
@@ -157,14 +158,14 @@ for words in "--device 0,1" --device=cpu; do
 done
 [[ "$(told again 8 --resume runs/train/job-4711)" != *--device* ]] ||
   fail "a resumed run keeps its device: $(cat srun.words)"
-# Cards that the job requested and the node lacks: one line, no CPU run.
+# The job requested cards and the node has none: one line of error, no run on the CPU.
 if SLURM_GPUS_ON_NODE=2 bash "$script" auto --name absent "${flags[@]}" >absent.txt 2>&1; then
   fail "a node without cards trained a job that asked for GPUs"
 fi
 grep -q -- '--device all asks for cards, and .* has none' absent.txt ||
   fail "nobody said that the cards are missing"
 
-# Spot machines left the run without a signal of Slurm.
+# The run ends because its spot machines are taken away, without a signal of Slurm.
 cat >bin/left <<'LEFT'
 #!/usr/bin/env bash
 mkdir -p runs/train/left

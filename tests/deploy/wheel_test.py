@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""The wheel on an environment of its own, beside the program as built.
+"""Installs the wheel in an environment of its own, and compares it with the built program.
 
     wheel_test.py BUILD LIBTORCH
 
-LIBTORCH is the folder that holds torch/ as its wheel unpacks; it is laid into
-the environment as pip would. HEADROOM_TORCH_SITE names another site-packages.
-Exit 77 (skipped) where torch or venv cannot be had.
+LIBTORCH is the folder that contains torch/, as unpacked from torch's wheel. The
+environment gets links to its files, as if pip had installed them.
+HEADROOM_TORCH_SITE names another site-packages folder. Exit 77 (skipped) if
+torch or venv is not available.
 """
 
 import base64
@@ -47,7 +48,7 @@ def figures(folder):
 
 
 class Environment:
-    """A virtual environment; torch in it is a set of links, and its name and version."""
+    """A virtual environment. Its torch consists of links to the files, and metadata with name and version."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -92,7 +93,7 @@ def check_contents(wheel, unpacked):
     unwanted = [name for name in inside if re.match(
         r"lib(stdc\+\+|gcc_s|c\.|X|xcb|GL|lapack|blas|gfortran|mpi|torch|opencv)", name)]
     assert len(inside) > 40 and not unwanted, unwanted
-    # The ghost ranks are a part of the tests on a card.
+    # The plugin of the ghost ranks is only for tests on a card.
     plugins = set(BUILD.glob("bin/libheadroom_*.so")) - {BUILD / "bin/libheadroom_ghost_hold.so"}
     assert plugins
     for plugin in plugins:
@@ -113,7 +114,7 @@ def check_symbols(unpacked, wheel):
     printed, _ = run(sys.executable, "-B", tool, "check", unpacked, *OLDEST)
     print(printed, end="")
     assert "headroom_program/libexec/headroom-worker" in printed
-    # Checks that this test can fail: a file that needs more is found.
+    # Checks that this test can fail: it finds a file that needs a newer library than allowed.
     _, refused = run(sys.executable, "-B", tool, "check", unpacked, "GLIBC=2.17", code=1)
     assert re.search(r"libexec/headroom asks for GLIBC_\S+, but may ask for 2.17", refused)
     version = (unpacked / "headroom_program/VERSION").read_text()
@@ -148,7 +149,7 @@ def check_release(folder, wheel):
     listed = {line.split("  ")[1] for line in sums.splitlines()}
     assert listed == {path.name for path in folder.iterdir()} - {"SHA256SUMS"}, sums
     run("sha256sum", "--check", "--strict", "SHA256SUMS", cwd=folder)
-    # The same files give the same bytes.
+    # release.sh builds the wheel anew: the same files must give the same bytes.
     assert hashlib.sha256(wheel.read_bytes()).hexdigest() in sums, sums
     archive = next(folder.glob("*-source.tar.gz"))
     assert f"{archive.name[:-14]}/CMakeLists.txt" in run("tar", "-tzf", archive)[0].splitlines()
@@ -157,7 +158,7 @@ def check_release(folder, wheel):
 
 
 def check_refusals(environment, wheel, torch):
-    # The error of pip before anything is installed.
+    # pip refuses a wheel for another processor, and one without torch, before it installs anything.
     other = wheel.with_name(re.sub("x86_64", "aarch64", wheel.name))
     other.write_bytes(wheel.read_bytes())
     assert "is not a supported wheel on this platform" in environment.pip(other, code=1)[1]
@@ -180,7 +181,7 @@ def check_refusals(environment, wheel, torch):
 
 
 def check_names(environment, wheel, folder):
-    """Beside another distribution with a package and a program headroom, in either order."""
+    """Installs another distribution with a package and a program `headroom` before and after the wheel."""
     python, wheel_of_others = environment.folder / "bin/python", folder / "headroom-9.9-py3-none-any.whl"
     with zipfile.ZipFile(wheel_of_others, "w") as archive:
         info = "headroom-9.9.dist-info"

@@ -1,6 +1,6 @@
-// Anchors that are found from the boxes are part of a run's definition: they
+// Anchors that are found from the boxes are part of a run's definition. They
 // are the same on every rank and under every layout, are stored in the weights,
-// stay the same after --resume, and are taken over by runs that fine-tune these
+// stay the same after --resume, and are used by runs that fine-tune these
 // weights.
 //
 // The tests run real processes. The drawn shapes fit the shipped anchors at the

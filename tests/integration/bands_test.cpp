@@ -302,8 +302,8 @@ TEST_F(BandRuns, OtherNumbersOfBandsAreRefusedOrLeftOut) {
                 "image and its boxes left out\n"));
 }
 
-// All tensors but those of the first convolution are taken over, here from the
-// model of five bands for a model of colour images.
+// All tensors except those of the first convolution are loaded, here from the
+// model of five bands into a model of colour images.
 TEST_F(BandRuns, WeightsOfAnotherNumberOfBandsAreTakenWhereTheyFit) {
   const fs::path where = folder_ / "transfer";
   fs::create_directories(where);

@@ -60,7 +60,7 @@ const std::vector<Json>& one_process(const Words& more) {
   static std::map<Words, std::vector<Json>> runs;
   auto& steps = runs[more];
   if (steps.empty()) {
-    // The test's own folder contains the other run.
+    // The test's own folder is used for the run with the failure.
     const fs::path folder =
         fs::path(HEADROOM_BUILD_DIR) / "tests/runs/CardFailuresOneProcess";
     fs::remove_all(folder);

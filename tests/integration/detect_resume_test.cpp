@@ -195,7 +195,7 @@ int DetectResume::kill_again_and_again(const std::string& name,
     EXPECT_TRUE(std::ranges::equal(
         before, std::span(after).first(std::min(before.size(), after.size()))));
     if (kills > 0) {
-      std::map<char, int> counts;  // by the kind of record in DetectionJournal
+      std::map<char, int> counts;  // key: kind of record
       for (const std::string& record : before) ++counts[record.front()];
       EXPECT_THAT(
           text_of(folder_ / "stderr.txt"),

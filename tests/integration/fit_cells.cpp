@@ -202,7 +202,7 @@ std::vector<FitCell> fit_matrix(int64_t limit) {
   struct Model {
     std::string name;
     int64_t image_size;
-    int64_t most_images;  // measured within a quarter of an hour
+    int64_t most_images;  // so that a test takes at most 15 minutes
   };
   const std::vector<Model> models = {{"yolov5n", 320, 8}, {"yolov5s", 320, 8},
                                      {"yolov5n", 640, 8}, {"yolov5m", 320, 8},

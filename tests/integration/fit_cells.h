@@ -27,8 +27,8 @@ struct FitCell {
   bool on_device = false;    // each rank has a test device
   bool cuda_graphs = false;  // only on a device
   bool deep = false;         // images of 16 bits
-  int64_t batch = 0;  // with its usual groups; 0: one or two micro-batches
-  int split = 2;      // the number of ranks, unless the layout is "one"
+  int64_t batch = 0;         // groups as usual; 0: 1 or 2 micro-batches
+  int split = 2;             // the number of ranks, unless the layout is "one"
 
   std::string name() const;
   configs::RunConfig config() const;
@@ -45,7 +45,7 @@ int64_t predicted_bytes_of_all_ranks(const FitCell& cell);
 // Bytes of one rank in one step.
 struct FitMeasurement {
   int rank = 0;
-  int step = 0;  // from 1
+  int step = 0;  // the first step is 1
   int64_t predicted = 0;
   int64_t measured = 0;
   double ratio() const {

@@ -96,7 +96,7 @@ TEST(FullDisk, TrainingGoesOnAndTheOldCheckpointStays) {
   EXPECT_GT(counts.at("bytes").get<int64_t>(), 0);
   EXPECT_EQ(counts.at("written").get<int>() + counts.at("failed").get<int>() +
                 counts.at("skipped").get<int>(),
-            kSteps / 2 + kSteps / 10);  // and at epochs that end at an odd step
+            kSteps / 2 + kSteps / 10);  // plus epochs that end at an odd step
 
   // Every warning is recorded, including those that could be written only
   // later.

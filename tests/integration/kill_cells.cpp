@@ -121,7 +121,7 @@ std::vector<Kill> all_kills() {
         kill_of_other("coordinator", Victim::kCoordinator, 0, phase));
     kills.push_back(kill_of_other("agent_0", Victim::kAgent, 0, phase));
     kills.push_back(kill_of_other("lost_agent", Victim::kLostAgent, 1, phase));
-    if (std::string(phase) == "between") continue;  // no worker trains
+    if (std::string(phase) == "between") continue;  // no worker trains then
     kills.push_back(kill_of_other("only_agent", Victim::kOnlyAgent, 0, phase));
   }
   // Rank 1 has left the generation because it is out of memory, but rank 0 has

@@ -18,8 +18,8 @@ namespace headroom::testing {
 
 constexpr int kKillSteps = 8;  // 37 images in batches of 8: an epoch is 5 steps
 
-// The process that the test kills; kNobody: a worker kills itself. kOnlyAgent:
-// the agent of all workers, which save the state before they end.
+// The process that the test kills. kNobody: a worker kills itself. kOnlyAgent:
+// the only agent, whose workers save the state before they end.
 enum class Victim {
   kNobody,
   kSuccessor,

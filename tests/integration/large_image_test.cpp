@@ -91,8 +91,8 @@ int64_t largest_resident_bytes(pid_t pid) {
 
 struct Run {
   std::vector<Json> steps;
-  std::vector<int64_t> tensors;   // peak per rank
-  std::vector<int64_t> resident;  // of the worker processes, ascending
+  std::vector<int64_t> tensors;   // the peak of each rank
+  std::vector<int64_t> resident;  // of each worker process, ascending
 };
 
 // Trains in a folder beside the data.

@@ -49,8 +49,8 @@ class Launched : public ::testing::Test {
         joined({"env", "-C", folder_.string()}, command), folder_ / name);
   }
 
-  // The only secret that the agents share if the launcher names an address on
-  // loopback.
+  // Returns a file with a token. If the launcher names an address on loopback,
+  // the agents have no other secret in common.
   std::string token_file() const {
     const fs::path file = folder_ / "token";
     std::ofstream(file) << std::string(32, 't') << "\n";
@@ -77,7 +77,7 @@ class Launched : public ::testing::Test {
 struct Row {
   std::string name;
   std::string node[2];        // its variables; "@" stands for the test's folder
-  bool needs_folder = false;  // the variables name no machine
+  bool needs_folder = false;  // if the variables name no machine
 };
 void PrintTo(const Row& row, std::ostream* out) { *out << row.name; }
 

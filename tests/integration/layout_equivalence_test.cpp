@@ -249,9 +249,8 @@ std::vector<Row> uneven_rows(const std::vector<int64_t>& batches) {
   return all;
 }
 
-// One layout for each mechanism, and for each pair of mechanisms that act on
-// the same tensors. The other layouts take minutes, so the runs take turns with
-// them.
+// The layouts of the quick suite: one for each mechanism, and one for each pair
+// of mechanisms that act on the same tensors. The other layouts take minutes.
 const std::set<std::string> kQuick = {
     "data2_group8",
     "zero1_data2",

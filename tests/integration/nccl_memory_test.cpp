@@ -55,7 +55,7 @@ std::vector<Cell> all_cells() {
     cells.push_back(cell("sync_bn", "data=2", zero, {"--sync-bn"}));
     cells.push_back(cell("short_batch", "data=2", zero, {"--bn-group", "4"}));
   }
-  for (int zero = 0; zero <= 1; ++zero) {  // other stages cannot be captured
+  for (int zero = 0; zero <= 1; ++zero) {  // graphs need ZeRO 0 or 1
     cells.push_back(
         cell("graphs", "data=2", zero, {"--bn-group", "4", "--cuda-graphs"}));
   }
@@ -110,10 +110,10 @@ TEST_P(NcclMemory, ARefusalAnywhereCostsNothingButTime) {
     faults += (faults.empty() ? "" : ";") +
               oom(rank, step, std::clamp<int64_t>(place, 1, all - 2));
   };
-  add(1, 1, 0.15);  // in forward
+  add(1, 1, 0.15);  // a failure in forward
   add(0, 2, 0.15);
-  add(1, 3, 0.7);  // in backward
-  add(0, 4, 0.4);  // in the short batch
+  add(1, 3, 0.7);  // a failure in backward
+  add(0, 4, 0.4);  // a failure in the short batch
   add(1, 5, 1.0);  // near the commit, in this step and in the next
   add(0, 6, 0.0);
   add(0, 7, 0.15), add(1, 7, 0.15);  // both ranks, in one step

@@ -1,10 +1,11 @@
 """Finds boxes in 16-bit images with onnxruntime and compares them with detect's.
 
-usage: onnx_boxes.py NETWORK.onnx IMAGES LABELS, where IMAGES holds gray TIFFs of one strip
-that begins at byte 8, as large as the network's input, and LABELS what headroom detect
---save-txt --save-conf wrote for them. Scales pixels by the network's own value_range, keeps
-boxes as detect does by default, prints how many there are and the largest deviation, in
-pixels or in confidence. Exit 77: onnxruntime is not installed.
+usage: onnx_boxes.py NETWORK.onnx IMAGES LABELS. The folder IMAGES has gray TIFFs of the
+size of the network's input; each has one strip, which begins at byte 8. The folder LABELS
+has the files that headroom detect --save-txt --save-conf wrote for these images. The script
+scales pixels by the network's own value_range and selects boxes with the defaults of detect.
+It prints the number of boxes and the largest deviation, in pixels or in confidence. Exit 77:
+onnxruntime is not installed.
 """
 import pathlib
 import sys

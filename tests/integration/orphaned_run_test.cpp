@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kRun = "runs/train/exp";
 
-// Which workers are lost, and how: killed, or hanging for good.
+// The workers that are lost, and whether they are killed or hang forever.
 struct Loss {
   std::string name;
   std::vector<std::string> layout;
@@ -152,7 +152,7 @@ std::vector<Loss> slow() {
       {"both_at_once", {"--layout", "data=2"}, 2, {1}, SIGKILL, 0},
       {"three_shards_of_four", {"--layout", "data=4", "--zero", "2"}, 4, {2}},
       {"first_stage", {"--layout", "pipeline=2"}, 2, {0}},
-      // A machine that hangs takes the coordinator along.
+      // Rank 0 hangs with its machine, on which the coordinator is too.
       {"hanging_rank_0", {"--layout", "data=2"}, 2, {0}, SIGSTOP, 0},
       {"hanging_shard",
        {"--layout", "data=3", "--zero", "1"},

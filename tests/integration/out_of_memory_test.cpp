@@ -77,14 +77,14 @@ std::string joined(const std::vector<std::string>& faults) {
 const std::vector<std::string> kPhasesOfAStep = {"", "vote", "commit",
                                                  "loader"};
 const std::vector<std::string> kPhasesOfAnEnd = {"validation", "checkpoint"};
-constexpr int64_t kEndOfEpoch = 5;  // in committed steps
+constexpr int64_t kEndOfEpoch = 5;  // counted in committed steps
 constexpr int64_t kBeyond = 1000000000;
 
 // Each fault has an allocation number that is never reached, so the events
 // report the number of allocations of each phase.
 struct Undisturbed {
   Finished run;
-  std::map<std::string, int64_t> allocations;  // by the fault's text
+  std::map<std::string, int64_t> allocations;  // key: text of the fault
 
   int64_t of(int rank, int64_t step, const std::string& phase) const {
     return allocations.at(oom(rank, step, kBeyond, phase));
@@ -163,7 +163,7 @@ std::vector<std::string> faults_of_start(int64_t index, int64_t count) {
 // happen are counted as "not reached".
 std::map<std::string, int> fired(const Finished& run) {
   std::map<std::string, int> phases;
-  std::map<int, std::string> last_phase;  // by rank
+  std::map<int, std::string> last_phase;  // key: rank
   for (const Json& event : run.events) {
     const int rank = event.at("rank");
     if (event.at("event") == "out_of_memory") {

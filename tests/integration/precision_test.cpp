@@ -49,8 +49,8 @@ double largest_difference(const std::vector<double>& a,
 struct Case {
   configs::Precision precision;
   const char* name;
-  double tolerance;   // of steps 1-3, between layouts
-  double to_float32;  // over 20 steps
+  double tolerance;   // between layouts, in steps 1-3
+  double to_float32;  // distance from float32, in 20 steps
 };
 
 class MixedPrecision : public testing::TestWithParam<Case> {

@@ -244,8 +244,7 @@ TEST_F(RandomFaults, ChangeNothing) { run(25, 5, 3); }
 
 class Slow : public RandomFaults {};
 
-// The agent returns after a time longer than that after which a rank counts as
-// stuck.
+// The agent returns later than the time after which a rank counts as stuck.
 TEST_F(Slow, AnAgentThatReturnsLateGetsTheStateOfTheOther) {
   run(25, [&] { kill_agent(1, 12'000); });
 }

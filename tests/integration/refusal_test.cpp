@@ -270,7 +270,7 @@ TEST_P(RefusedPlan, PrintsACommandThatFits) {
   };
   const ProgramResult refused = plan(GetParam());
   ASSERT_EQ(refused.exit_code, 3) << refused.err;
-  // The search takes 12 s of processor time where the limit is a whole card's.
+  // With the limit of a whole card, the search takes 12 s of processor time.
   EXPECT_LT(refused.seconds, 40);
   const std::string start = ": use headroom plan ";
   const size_t begin = refused.err.find(start);

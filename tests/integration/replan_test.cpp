@@ -84,7 +84,7 @@ TEST(Replan, ARunGoesOnUnderAnotherPlanAndResumesUnderIt) {
   }
   // The generations are the first one, one for each retry with activations that
   // need less memory, and one under another plan; the resumed run counts its
-  // generations anew.
+  // generations from 1 again.
   const std::vector<Json> generations = events_named(folder, "generation");
   ASSERT_EQ(generations.size(), 8u);
   const std::string why = generations[6].at("reason");
@@ -170,7 +170,7 @@ TEST(Replan, AGivenFlagThatForbidsAnotherPlanIsNamed) {
 // wait for the rank until the time limit of an operation, but saves the
 // committed state.
 TEST(Slow, ARankOutOfMemoryOutsideAStepEndsTheRunForAllRanks) {
-  constexpr double kOperationTimeout = 120;  // worker/run/generation_loop.cpp
+  constexpr double kOperationTimeout = 120;  // from generation_loop.cpp
   const std::vector<Json>& calm = undisturbed();
   const int64_t limit = 2 * measured_peaks(calm).at(1);
   const int64_t live = calm.back().at("memory").at(1).at("live_bytes");

@@ -51,10 +51,10 @@ TEST(ExistOk, FilesThatNoRunWroteAreKept) {
     std::ofstream(run / file) << "mine";
   }
   fs::copy_file(run / "weights/last.safetensors",
-                run / "weights/epoch4.safetensors");  // of a longer run
+                run / "weights/epoch4.safetensors");  // a file of a longer run
   const std::vector<std::string> in_the_way = {"weights/best.safetensors",
                                                "results.csv"};
-  fs::remove(run / ".headroom-files");  // as if no run had written pictures
+  fs::remove(run / ".headroom-files");  // as before any run wrote pictures
   for (const std::string& file : in_the_way)
     std::ofstream(run / file) << "mine";
   const ProgramResult again = run_program(short_run({"--exist-ok"}), folder);

@@ -381,7 +381,7 @@ void expect_boxes_of_onnx(const fs::path& folder, const fs::path& weights) {
   EXPECT_LT(worst, 0.02);
 }
 
-// The same short training, once with the range and once through 8 bits.
+// The same short training runs with the range, and without it in 8 bits.
 TEST(SlowSixteenBits, FaintObjectsAreFoundOnlyInSixteenBits) {
   const fs::path folder = write_data(fresh_folder(), 96, 48);
   const auto map_of = [&](const std::string& data) {

@@ -17,8 +17,8 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
-// Runs `headroom plan` with the flags of train_shapes(), and writes the result
-// to folder/asked.
+// Runs `headroom plan` with the flags of train_shapes(); its option --write
+// writes the plan and run.yaml to the folder folder/asked.
 void write_plan(const fs::path& folder, const std::vector<std::string>& more) {
   std::vector<std::string> command =
       train_shapes("8", joined(more, {"--write", folder / "asked"}));
@@ -28,7 +28,7 @@ void write_plan(const fs::path& folder, const std::vector<std::string>& more) {
 }
 
 std::vector<std::string> standalone(const std::vector<std::string>& more) {
-  // `headroom worker` starts headroom-worker.
+  // `headroom worker` runs the program headroom-worker.
   return joined({program("headroom"), "worker", "--standalone"}, more);
 }
 

@@ -65,7 +65,7 @@ class TwoNodesRun : public ::testing::Test {
   std::unique_ptr<Program> begin(const std::string& name, int node,
                                  const std::vector<std::string>& command) {
     fs::create_directories(folder_ / name);
-    fs::current_path(folder_);  // nsenter changes to it
+    fs::current_path(folder_);  // nsenter returns to this folder
     return std::make_unique<Program>(nodes_->on(node, command), folder_ / name);
   }
 

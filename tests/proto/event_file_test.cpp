@@ -82,7 +82,7 @@ TEST_F(EventFileTest, WaitsUntilTheRunHasBegunAndThenAppends) {
 
 TEST_F(EventFileTest, LinesWaitUntilTheFileCanBeWritten) {
   fs::create_directory(folder_ / "weights");
-  // A folder instead of the file.
+  // A folder has the name of the file, so the file cannot be opened.
   fs::create_directory(folder_ / "events.jsonl");
   EventFile file(folder_.string());
   file.add({"one"});

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Measures a checkout: its lines, types and files, how full its folders are, whether
-they include each other in circles, and how many files tell the same fact.
+"""Measures a checkout: its lines, types and files, how many files its folders have,
+whether folders include each other in circles, and how many files repeat one fact.
 
     python3 tests/repo/house_figures.py [--root DIR] [--check] [--json]
 
@@ -8,11 +8,11 @@ they include each other in circles, and how many files tell the same fact.
 --check     ends with status 1 when a figure is above its limit (LIMITS)
 --json      prints the figures as JSON, with all names instead of the first ones
 
-LIMITS holds the source lines as a ratchet: a change that adds lines raises it by
-the number that it states, beside what it removed. No file or sentence is cut for
-it. Files are those that git tracks; without git, those of a walk that leaves out
-folders whose names begin with a dot or with "build". A source file is a .h, .cpp,
-.cu or .cuh file outside tests/, and its lines include empty ones and comments.
+LIMITS has the largest number of source lines. A change that adds lines raises this
+number, and states how many lines it added and removed. No file or sentence is cut to
+stay below it. The measured files are those that git tracks. Without git, they are all
+files outside of folders whose names begin with a dot or with "build". A source file is
+a .h, .cpp, .cu or .cuh file outside tests/; empty lines and comments count as lines.
 """
 import argparse
 import collections
@@ -125,12 +125,12 @@ def circles(includes):
 
 
 def room_of(path):
-    """parallel/cuda of parallel/cuda/kernels/launch.h: what one arrow of a drawing joins."""
+    """The room of a file: "parallel/cuda" for "parallel/cuda/kernels/launch.h"."""
     return "/".join(path.split("/")[:2]) if path.count("/") > 1 else folder_of(path)
 
 
 def arrows(includes):
-    """Pairs of rooms of which one includes the other."""
+    """Pairs of rooms in which the first room includes the second."""
     return {(room_of(a), room_of(b)) for a, b in includes if room_of(a) != room_of(b)}
 
 

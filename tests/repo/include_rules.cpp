@@ -55,7 +55,7 @@ const std::vector<Rule>& rules() {
       {"configs/layers", {"configs/yaml", "parallel/base"}, {}},
       {"configs", rooms({kConfigs, {"parallel/plan"}}), {}},
       // The plan, its cost, and the choice of a plan for a run.
-      {"parallel", {}, {"torch", "json"}},  // in the precompiled headers
+      {"parallel", {}, {"torch", "json"}},  // for the precompiled headers
       {"parallel/base", {}, {"xxhash", "system"}},
       {"parallel/plan", {"parallel/base"}, {"json"}},
       // The processor and the limits of the computer.
@@ -307,12 +307,12 @@ const std::vector<Rule>& rules() {
 // with the reason.
 const std::multimap<std::string, std::string>& exceptions() {
   static const std::multimap<std::string, std::string> all = {
-      // This header has no dependencies; `headroom plan` draws the schedule
-      // with it.
+      // `headroom plan` draws the schedule with this header, which includes no
+      // other header of the project.
       {"deploy/cli/plan/plan_report.cpp", "parallel/pipeline/schedule.h"},
       {"coordinator/service/certificates.cpp", "ssl"},
       {"proto/member_identity.cpp", "ssl"},
-      // Opens one connection to find out why others fail.
+      // Opens a connection itself to find out why a connection of gRPC failed.
       {"proto/connection_fault.cpp", "ssl"},
       {"proto/connection_fault.cpp", "system"},
       {"coordinator/service/metrics.cpp", "prometheus"},
@@ -328,13 +328,13 @@ const std::multimap<std::string, std::string>& exceptions() {
       {"worker/data/labels/voc_labels.cpp", "xml"},
       {"parallel/base/log.cpp", "spdlog"},
       {"parallel/collectives/mpi_communicator.cpp", "mpi"},
-      // gRPC is used up to here; the files of TensorBoard are protobuf
-      // messages.
+      // These three files use gRPC. tensorboard.cpp is listed because the files
+      // of TensorBoard are protobuf messages.
       {"worker/control/coordinator_call.h", "grpc"},
       {"worker/control/coordinator_client.cpp", "grpc"},
       {"worker/control/report_queue.h", "grpc"},
       {"worker/run/tensorboard.cpp", "grpc"},
-      // Writes slopes and class names as text.
+      // Writes the slopes of activations and the class names as JSON text.
       {"worker/export/torchscript_network.cpp", "json"},
       // The files of ONNX are protobuf messages too.
       {"worker/export/onnx_graph.cpp", "grpc"},

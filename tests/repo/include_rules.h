@@ -16,7 +16,7 @@
 namespace headroom {
 
 struct Include {
-  std::string header;  // as it is written
+  std::string header;  // as written in the #include
   bool is_quoted = false;
   int line = 0;
 };

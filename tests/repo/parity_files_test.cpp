@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 const fs::path kFolder =
     fs::path(HEADROOM_SOURCE_DIR) / ".." / "shared" / "parity";
 
-// Files that only people read.
+// Files that no test reads, because they are written for people.
 bool is_text(const std::string& name) { return name.ends_with("README.md"); }
 
 TEST(ParityFiles, AreAsTheirManifestSays) {

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Shows that a change of the code changed nothing that users get. It runs a fixed
-# set of short commands with one build and prints a digest of every file and
-# every text that they leave. A refactoring must print what its base prints:
+# Shows that a change of the code does not change the results that users get.
+# The script runs a fixed set of short commands with one build. It prints a
+# digest of every file that they write and of every text that they print. The
+# output after a refactoring must equal the output before it:
 #
 #   bash tests/repo/same_bits.sh BASE/build >base.txt
 #   bash tests/repo/same_bits.sh build >mine.txt
@@ -18,11 +19,11 @@
 # mpirun or tests/libheadroom_testdevice.so a line says which runs are skipped.
 set -euo pipefail
 
-# Words that a table of names changed: both spellings are digested as the new
+# Words that were renamed in texts. Both spellings get the digest of the new
 # one. Each line is `old -> new` and replaces a whole word in texts; names of
-# files, and the bytes of files that are no text, stay as they are. While the
-# list has a line, several spaces count as one and help is one long line, because
-# a longer word moves the columns of a table and the ends of lines.
+# files, and files that are not text, stay as they are. While the list has a
+# line, several spaces count as one and help is one long line, because a longer
+# word moves the columns of a table and the ends of lines.
 renamed_words='
 row -> layer
 rows -> layers
@@ -223,8 +224,8 @@ host = re.escape(socket.gethostname())
 
 LEFT_OUT = re.compile(r"(^|/)logs/|(^|/)(step\.png|report\.html)$|\.(pem|key)$|(^|/)token$")
 SKIPPED = re.compile("|".join([
-    r"^epoch \d+/\d+  ",  # shown or not by the time that an epoch took
-    r'"name":"resident beyond the peak"',  # the system's pages, in a memory trace
+    r"^epoch \d+/\d+  ",  # printed only if an epoch took long enough
+    r'"name":"resident beyond the peak"',  # depends on the system's pages, in a memory trace
 ]))
 PATHS = [(re.compile(re.escape(path) + r"(?![\w.-])"), word) for path, word in [
     (folder, "RUN"), (os.path.dirname(folder), "FOLDER"), (build, "BUILD")]]
@@ -234,7 +235,7 @@ REPLACED = [(re.compile(pattern), word) for pattern, word in [
     (rf'("(?:seconds|wall_seconds|images_per_second|ts|dur)": ?){NUMBER}', r"\1TIME"),
     (r'("time": ?)"[^"]*"', r'\1"TIME"'),
     (rf'("hostname": ?)"{host}"', r'\1"HOST"'),
-    (r'("free_bytes": ?)\d+(,"limit_bytes": ?null)', r"\1BYTES\2"),  # of the machine
+    (r'("free_bytes": ?)\d+(,"limit_bytes": ?null)', r"\1BYTES\2"),  # the free memory of the machine
     (r'("checkpoints": ?\{)[^}]*', r"\1LEFT OUT"),
     (r'("skipped": ?)\d+', r"\1COUNT"),
     # Words.
@@ -257,7 +258,7 @@ def with_words(text, replaced):
         text = pattern.sub(word, text)
     return text
 
-# A saved plan's reasons are text: a longer word makes another manifest.
+# A saved plan contains its reasons as text, so a longer word changes the digest and the bytes of a checkpoint.
 OF_REASONS = [(re.compile(r'("manifest_xxh3_128": ?)"\w+"'), r"\1DIGEST"),
               (re.compile(r'("event":"checkpoint".*"bytes":)\d+'), r"\1BYTES")]
 
@@ -311,7 +312,7 @@ def put_text(name, text):
         lines = [line for line in lines if not earlier.search(line)]
     lines = respelled("".join(lines)).splitlines(keepends=True)
     if base == "events.jsonl" or (base == "stderr" and is_run):
-        lines.sort()  # several processes write them
+        lines.sort()  # several processes write these lines, in any order
     kept(name, "".join(lines))
     if base == "steps.jsonl":
         for number, line in enumerate(lines):

@@ -7,7 +7,7 @@
 namespace headroom {
 
 struct SourceFile {
-  std::string path;  // from the repository root: "parallel/plan/layout.h"
+  std::string path;  // relative to the root: "parallel/plan/layout.h"
   std::vector<std::string> lines;
 };
 

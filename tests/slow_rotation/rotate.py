@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""The slow test suites, one after the other: which is due, and what the last run of each gave.
+"""Runs the slow test suites in turn, and records when each ran last and with which result.
 
-    python3 tests/slow_rotation/rotate.py                  the record, oldest first
-    python3 tests/slow_rotation/rotate.py run NAME...      runs these and records the results
-    python3 tests/slow_rotation/rotate.py due --minutes M  runs what is due, as long as M minutes allow
+    python3 tests/slow_rotation/rotate.py                  prints the record, oldest first
+    python3 tests/slow_rotation/rotate.py run NAME...      runs these suites and records the results
+    python3 tests/slow_rotation/rotate.py due --minutes M  runs the suites that are due and fit into M minutes
 
-Suites are the tests that carry CTest's label `slow`, and those of EXTRA below. A suite that never ran
-has no known duration: only `run` begins it. Exit status: 0 if all suites that ran passed.
+Suites are the tests with CTest's label `slow`, and those of EXTRA below. The duration of a suite that never
+ran is not known, so only `run` starts it. Exit status: 0 if all suites that ran passed.
 """
 import argparse
 import datetime
@@ -20,7 +20,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 RECORD = pathlib.Path(__file__).resolve().parent / "results.tsv"
 COLUMNS = ["suite", "date", "commit", "seconds", "result"]
 
-# Suites that need a build of their own: name -> command, run at the checkout's root.
+# Suites that need a build of their own: name -> command. The command runs in the root folder of the checkout.
 EXTRA = {
     "core_alone": ["bash", "deploy/local/core_alone.sh"],
     "address_sanitizer": ["bash", "deploy/local/sanitize.sh", "address"],

@@ -23,7 +23,7 @@ namespace headroom {
 namespace {
 
 constexpr int64_t kClasses = 3;
-constexpr size_t kLayers = 25;  // of yolov5n
+constexpr size_t kLayers = 25;  // the layers of yolov5n
 
 // The first layer of each stage when yolov5n's 25 layers are cut into `stages`.
 std::vector<int64_t> stage_begins(int stages) {

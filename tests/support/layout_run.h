@@ -39,9 +39,9 @@ struct LayoutRunOptions {
   int steps = 20;
   int64_t freeze = 0;  // the number of first layers that are not trained
   bool calm = false;   // no warm-up, a constant and tiny learning rate
-  std::optional<layers::ModelTable> table;  // if empty: yolov5n
+  std::optional<layers::ModelTable> table;  // yolov5n if there is none
   configs::Precision precision = configs::Precision::kFp64;
-  std::string teacher;  // a shipped model with fresh weights; empty: no teacher
+  std::string teacher;  // a shipped model with fresh weights; "": none
 };
 
 struct LayoutRun {

@@ -83,9 +83,9 @@ struct RankGenerations::State {
   RankOptions options;
   std::mutex mutex;
   std::condition_variable met;
-  int num_here = 0;  // guarded by mutex, as the next two
+  int num_here = 0;  // guarded by mutex, as are the next two
   int64_t num_meetings = 0;
-  Factory factory;  // of the newest generation
+  Factory factory;  // makes communicators of the newest generation
 };
 
 RankGenerations::RankGenerations(int size, const RankOptions& options)

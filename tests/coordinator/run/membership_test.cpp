@@ -198,8 +198,8 @@ TEST(Membership, ASilentAgentWhoseWorkersSendMessagesWasStopped) {
 }
 
 // Node n sends a message every 250 ms until `end`, except during the pause.
-// Each message has the age of the last message of worker a, which sends one
-// every 250 ms until `last`.
+// Each message contains the time since the last message of worker a. Worker a
+// sends one every 250 ms until `last`.
 Membership reported_until(int last, int end, int pause_begin = 0,
                           int pause_end = 0) {
   Membership membership = four();

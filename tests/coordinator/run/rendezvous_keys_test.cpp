@@ -28,7 +28,7 @@ TEST(RendezvousKeys, TheBytesOfAGenerationAreBounded) {
   const std::string value(RendezvousKeys::kMaxBytesOfMember - 1, 'v');
   for (const char* member : {"a", "b", "c", "d"}) {
     EXPECT_EQ(keys.publish(member, member, value), std::nullopt);
-    // Replacing a value frees the bytes of the old one.
+    // When a value is replaced, the bytes of the old value are freed.
     EXPECT_EQ(keys.publish(member, member, value), std::nullopt);
   }
   EXPECT_EQ(keys.publish("e", "e", "v"),

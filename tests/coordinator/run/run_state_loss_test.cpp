@@ -206,7 +206,7 @@ TEST(Loss, StallsOfTwoSecondsLoseNoMember) {
   run.start();
   for (int stall = 0; stall < 50; ++stall) {
     run.pass(2000, {0, 1}, false);
-    // Each connection returns at the time of its own next attempt.
+    // Each worker connects again at the time of its own next attempt.
     run.pass(700, {0, 1});
     run.pass(1200, {1});
     run.pass(600);

@@ -67,7 +67,7 @@ TEST(RunState, AnUnwelcomeAgentOrWorkerIsRefusedWithAReason) {
 
 TEST(RunState, WaitingForWorkersHasAnEnd) {
   ScriptedRun run(2);
-  run.pass(20 * 60 * 1000);  // without an agent there is no limit
+  run.pass(20 * 60 * 1000);  // while there is no agent, the wait has no limit
   EXPECT_EQ(run.phase(), RunPhase::kWaiting);
   run.register_node();
   run.join(0);

@@ -10,8 +10,8 @@ namespace {
 
 constexpr int64_t kSteps = 400;
 constexpr int64_t kStepMs = 40;
-constexpr int64_t kFaultsEndMs = 60'000;  // after the start
-constexpr int64_t kLastMs = 900'000;      // after the start
+constexpr int64_t kFaultsEndMs = 60'000;  // counted from the start
+constexpr int64_t kLastMs = 900'000;      // counted from the start
 constexpr int64_t kStartMs = 1'000'000;
 
 RunOptions options(int workers) {
@@ -60,7 +60,8 @@ void SimulatedCluster::send(int node, Action action) {
      [this, call = std::move(action)] { when_up(call); });
 }
 
-// A process that cannot reach the coordinator retries within a second.
+// If the coordinator is down, the call is made up to a second after its
+// restart.
 void SimulatedCluster::when_up(Action action) {
   if (now_ms_ >= down_until_) return action();
   at(down_until_ - now_ms_ + random(0, 1000),
@@ -424,8 +425,8 @@ void SimulatedCluster::check() {
   const Generation& generation = state_->generation();
   if (generation.number < seen_generation_) fail("a generation's number falls");
   if (generation.number > seen_generation_ && generation.number > 1) {
-    // Checks that the generation begins at the newest step that a living member
-    // has committed.
+    // Checks that the generation begins at the newest step that a member which
+    // still runs has committed.
     int64_t held = 0;
     for (const RankedMember& member : generation.members) {
       held = std::max(held, worker(member.worker_id).committed);

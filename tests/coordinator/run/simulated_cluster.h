@@ -54,7 +54,7 @@ class SimulatedCluster {
     int64_t committed = 0;
     std::set<uint64_t> ordered;  // generations for which it got an order
     bool got_exit = false;
-    int64_t last_beat = -1;  // ms, as measured by its agent
+    int64_t last_beat = -1;  // ms; its agent measures it
   };
   struct Agent {
     std::string id;
@@ -112,7 +112,7 @@ class SimulatedCluster {
   std::unique_ptr<RunState> state_;
   int64_t down_until_ = 0;  // ms: the time of the coordinator's restart
   int term_ = 1;            // increases with each death of the coordinator
-  std::map<uint64_t, std::set<std::string>> connected_;  // by generation
+  std::map<uint64_t, std::set<std::string>> connected_;  // key: generation
   // The newest committed step, by generation.
   std::map<uint64_t, int64_t> steps_of_;
   uint64_t seen_generation_ = 0;

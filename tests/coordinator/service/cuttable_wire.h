@@ -29,8 +29,8 @@ class CuttableWire {
 
   std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
 
-  // Holds all traffic back without closing a connection, like a pulled cable.
-  // Nothing is lost if this is undone in time.
+  // While set, the relay passes no data on and closes no connection, like a
+  // pulled cable. No data is lost if it is reset in time.
   void set_silent(bool silent) { silent_ = silent; }
 
   // Every connection breaks, and new ones are refused.

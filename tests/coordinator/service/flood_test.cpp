@@ -192,8 +192,8 @@ TEST_F(Flood, OfCallsWithAWrongToken) {
   });
 }
 
-// The server refuses no call whose message has not arrived yet, so such calls
-// stay open.
+// While the message of a call has not arrived, the server does not refuse the
+// call, so it stays open.
 TEST_F(Flood, OfCallsThatStayOpen) {
   expect_bounded([](const RawConnection& connection) {
     acknowledge(connection);
@@ -219,8 +219,8 @@ std::chrono::nanoseconds processor_time() {
   return seconds(used.tv_sec) + std::chrono::nanoseconds(used.tv_nsec);
 }
 
-// Clients with a wrong token, and clients that stop within their greeting. In
-// this process only the door has a thread.
+// Clients with a wrong token, and clients that send only a part of their first
+// bytes. Only FrontDoor has a thread, so its processor time can be measured.
 class LeftDoor : public ::testing::Test {
  protected:
   using Counts = std::map<std::string, int64_t>;
@@ -274,7 +274,7 @@ TEST_F(LeftDoor, BySilentClients) {
             (Counts{{"wrong join token", 10}, {"silent connection", 10}}));
 }
 
-// As gRPC would refuse it.
+// FrontDoor sends the status that gRPC would send.
 TEST_F(Flood, AWrongTokenIsNamed) {
   wire::ChannelSecurity wrong = ours_;
   wrong.token[0] = 'x';

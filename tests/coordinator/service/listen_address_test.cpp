@@ -59,7 +59,7 @@ TEST(ListenAddress, TheSystemsReasonForAnUnavailablePortIsGiven) {
 
 TEST(ListenAddress, AnAddressOfAnotherMachineCannotBeBound) {
   ListenAddress address;
-  address.host = "192.0.2.1";  // reserved for documentation
+  address.host = "192.0.2.1";  // an address reserved for documentation
   EXPECT_EQ(binding_error(address), "Cannot assign requested address");
 }
 

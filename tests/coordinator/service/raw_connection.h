@@ -34,10 +34,10 @@ class RawConnection {
   }
   bool connected() const { return connected_; }
   void send_bytes(const std::string& bytes) const {
-    // The server may hang up at any byte: that is no failure of the test.
+    // The server may close at any byte, so a failed send is no test failure.
     (void)!send(handle_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
   }
-  // Says that no more bytes come; reading goes on.
+  // Tells the server that no more bytes follow; receiving still works.
   void end_sending() const { shutdown(handle_, SHUT_WR); }
   // Reads until the peer closes the connection.
   std::string receive_all() const {

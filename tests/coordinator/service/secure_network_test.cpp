@@ -181,7 +181,7 @@ TEST_F(SecureNetwork, AClientWithoutACertificateIsRefused) {
 TEST_F(SecureNetwork, AForeignCaIsTrustedByNeitherSide) {
   const wire::ChannelSecurity foreign =
       client_of(fresh_certificates("foreign"));
-  wire::ChannelSecurity forged = foreign;  // with our CA and our token
+  wire::ChannelSecurity forged = foreign;  // foreign keys, but our CA and token
   forged.ca = security_.ca;
   forged.token = security_.token;
   EXPECT_EQ(registers_as(forged).error_code(), grpc::StatusCode::UNAVAILABLE);

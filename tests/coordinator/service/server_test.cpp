@@ -48,7 +48,7 @@ TEST(Server, TwoWorkersGetTheirRanksAndFindEachOther) {
   EXPECT_EQ(a1.local_world_size, 2);
   EXPECT_EQ(a0.plan, a1.plan);
   EXPECT_EQ(a0.plan.layout.data_parallel_size, 2);
-  // Settings left to the coordinator are decided when the agent has registered.
+  // Settings of "auto" are decided once the agent has registered.
   EXPECT_THAT(run.registered.run_config_yaml(), HasSubstr("precision: auto"));
   EXPECT_THAT(a0.run_config_yaml, HasSubstr("precision: fp32"));
   EXPECT_THAT(a0.run_config_yaml, HasSubstr("device: \"cpu\""));
@@ -250,7 +250,7 @@ TEST(Server, ALostWorkerIsReplacedAndTheNextGenerationBegins) {
   progress.step = 12;
   w0->commit(12, 0.5, progress);
 
-  w1.reset();  // its stream breaks, as if it were killed
+  w1.reset();  // its stream breaks, as after a kill
   EXPECT_TRUE(eventually([&] { return run.state() == "regrouping"; }));
   const wire::ReportExitResponse order =
       run.agent->report_exit("w1", 137, "reading images\n");
@@ -279,7 +279,7 @@ TEST(Server, ALostWorkerIsReplacedAndTheNextGenerationBegins) {
 TEST(Server, ASilentWorkerIsLostAfterTwoSecondsAndItsAgentInformed) {
   LocalRun run(1);
   RawClient raw(run.server->address(), run.identity("w0"));
-  wire::WatchRequest worker;  // joins, but never sends a heartbeat
+  wire::WatchRequest worker;  // a worker that sends no heartbeat
   worker.set_version(wire::kVersion);
   worker.set_node_id("n");
   worker.set_worker_id("w0");

@@ -41,8 +41,8 @@ struct Launcher {
   std::string script;
 };
 
-// Runs two processes in the background; the exit code is that of the last one
-// that failed.
+// Runs two processes in the background. The exit code is 0, or that of the last
+// process that failed.
 std::string two(const std::string& process) {
   return "pids=; for i in 0 1; do " + process +
          " & pids=\"$pids $!\"; done; code=0; for p in $pids; do wait $p || "

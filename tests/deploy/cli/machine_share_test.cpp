@@ -25,7 +25,7 @@ using testing::TemporaryFolder;
 
 constexpr int64_t kMebibyte = int64_t{1} << 20;
 
-// A container whose limit leaves that many bytes.
+// A container of which `mebibytes` MiB are still free.
 MachineLimits container(int64_t mebibytes) {
   MachineLimits machine;
   machine.memory_bytes = (mebibytes + 70) * kMebibyte;
@@ -52,7 +52,7 @@ class MachineShareTest : public ::testing::Test {
     if (command == "train") {
       words.insert(words.end(), {"--project", root_.path().string()});
     }
-    // A flag is given once.
+    // A flag may be given once, so a default is added only if it is missing.
     const auto has = [&](const std::string& flag) {
       return std::ranges::find(more, flag) != more.end();
     };
@@ -100,7 +100,7 @@ TEST_F(MachineShareTest, ThenThePlanIsBoundToo) {
   EXPECT_THAT(run.notes, Contains(StartsWith("plan: ")));
 }
 
-// What is free on a machine changes from minute to minute.
+// The free memory of a machine changes from minute to minute.
 TEST_F(MachineShareTest, TheFreeMemoryOfAMachineDoesNotChangeThePlan) {
   MachineLimits bare = container(410);
   bare.memory_is_of_container = false;
@@ -215,8 +215,8 @@ TEST_F(MachineShareTest, AQuotaBoundsTheLoadersThreads) {
   EXPECT_EQ(request(machine, {"--workers", "6"}).config.loader_threads, 6);
 }
 
-// The limits of a run that was started in a small container are not the user's
-// own, so they fall again where less is free.
+// The run recorded the limits of a small container. They are not the user's
+// own, so a resume with less memory lowers them again.
 TEST_F(MachineShareTest, AResumedRunIsBoundByTheMachineOfItsNewStart) {
   configs::RunConfig config = request(container(1200)).config;
   config.resume.clear();

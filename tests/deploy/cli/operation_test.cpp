@@ -138,7 +138,7 @@ TEST_F(Operation, AfterASilenceAnAgentsMessagesAreAcceptedAgain) {
       folder_ / "agent");
   ASSERT_TRUE(wait_for("generation 1"));
   wire.set_silent(true);
-  wire.cut();  // as keep-alive would close the connections
+  wire.cut();  // as if keep-alive closed the connections
   wire.mend();
   ASSERT_TRUE(wait_for("agent_silent"));
   std::this_thread::sleep_for(std::chrono::seconds(2));

@@ -95,7 +95,7 @@ TEST_F(Restarts, ALogThatCannotBeWrittenIsReportedAtOnceAndRetried) {
   interrupted(*run);
 }
 
-// The log is removed while the coordinator still has the file open.
+// The log file is removed while the coordinator still has it open.
 TEST_F(Restarts, ALogThatWasRemovedIsWrittenAnew) {
   const auto run = started("slow", "rank 0 of 1");
   ASSERT_TRUE(fs::remove(folder_ / "runs/train/exp/coordinator.log"));
@@ -106,7 +106,7 @@ TEST_F(Restarts, ALogThatWasRemovedIsWrittenAnew) {
   interrupted(*run);
 }
 
-// The kernel counts its kills, here in a folder of the test's own.
+// The kernel counts its kills. Here the test's own folder has the count.
 TEST_F(Restarts, AWorkerKilledForTheHostsMemoryComesBackSmaller) {
   const fs::path root = folder_ / "machine";
   fs::create_directories(root / "proc");

@@ -332,7 +332,7 @@ TEST_F(RunRequestTest, ResumeRestoresTheRun) {
     saved.processes = 2;
     saved.threads = 3;
     saved.hyp_file = "scratch-high";
-    saved.hyp.lr0 = 0.5;  // set by --set, instead of the file's value
+    saved.hyp.lr0 = 0.5;  // a value of --set, not the file's
   });
   const RunRequest run = resumed();
   EXPECT_EQ(run.run_directory, directory);
@@ -459,7 +459,7 @@ TEST_F(RunRequestTest, ThePlanIsRestoredAsAWholeOrChosenAnew) {
 
 // Two runs keep their batch-norm groups, with any number of processes. One run
 // is from a version without even groups, and has a batch of 17 in groups of 1.
-// The other run is a current one.
+// The other run is from the current version.
 TEST_F(RunRequestTest, ARunGoesOnWithItsBatchNormGroups) {
   save_run([](configs::RunConfig& saved) { saved.global_batch_size = 17; });
   EXPECT_EQ(resumed({}).config.batch_norm_rule, std::nullopt);

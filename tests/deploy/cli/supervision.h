@@ -71,12 +71,12 @@ class Supervision : public ::testing::Test {
     return run_program(words, folder_);
   }
 
-  // Sets what the workers do (fake_worker.cpp).
+  // Sets FAKE_WORKER, which decides what the workers do (fake_worker.cpp).
   static void let_workers(const char* behave) {
     setenv("FAKE_WORKER", behave, 1);
   }
-  // Starts a training whose workers `behave`, and waits until standard error
-  // has `text`.
+  // Starts a training with fake workers of kind `behave`, and waits until
+  // `text` is printed on standard error.
   std::unique_ptr<Program> started(
       const char* behave, const std::string& text,
       const std::vector<std::string>& more = {}) const {

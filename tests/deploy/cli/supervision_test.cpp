@@ -144,8 +144,8 @@ TEST_F(Supervision, APlanIsPrintedWithoutDataOrWorkers) {
   EXPECT_EQ(Json::parse(refused.out)["exit_code"], 2);
 }
 
-// A container of 530 MiB on this machine, in which a training of this size
-// would have to change its batch-norm groups.
+// The run is in a container of 530 MiB. A training of this size would have to
+// change its batch-norm groups there.
 TEST_F(Supervision, APlanForThisMachineHasTheLimitsOfATraining) {
   const fs::path root = folder_ / "machine";
   const fs::path group = root / "sys/fs/cgroup";
@@ -390,7 +390,7 @@ TEST_F(Supervision, StatusShowsProcessesAndPlan) {
   EXPECT_FALSE(fs::exists(socket.parent_path()));
 }
 
-// If a run was given a token, every client with that token is answered.
+// A run with a token replies to every client that has the same token.
 TEST_F(Supervision, ARunWithATokenAnswersClientsThatHaveIt) {
   const auto run =
       started("slow", "rank 0 of 1", {"--token-file", token_file()});
@@ -451,8 +451,8 @@ TEST_F(Supervision, AnotherUserOfTheMachineReachesNothingOfARun) {
               return folder >= 0 ? 0 : errno;
             }),
             EACCES);
-  // Ten thousand attempts to connect have no effect on the run: none reaches
-  // it.
+  // Ten thousand attempts to connect have no effect on the run, because the
+  // folder stops them.
   EXPECT_EQ(as_another_user([&] {
               int last = 0;
               for (int i = 0; i < 10000; ++i) last = connects();
@@ -475,7 +475,7 @@ TEST_F(Supervision, UnderMpirunTheSlotsBecomeAgentsOfOneRun) {
   };
   const ProgramResult run = two_slots({"--json"});
   EXPECT_EQ(run.exit_code, 0) << run.err;
-  // Only rank 0 reports a result.
+  // Only the process with rank 0 prints a result.
   EXPECT_EQ(Json::parse(run.out)["map50"], 0.75);
   EXPECT_THAT(run.err, HasSubstr("rank 0 of 2"));
   EXPECT_THAT(run.err, HasSubstr("rank 1 of 2"));

@@ -1,4 +1,4 @@
-"""headroom fetch beside HTTPS servers and a proxy on loopback.
+"""Tests headroom fetch with HTTPS servers and a proxy on loopback.
 
     fetch_test.py HEADROOM [NAME OF A TEST ...]
 """
@@ -29,7 +29,7 @@ CLEAN = {name: value for name, value in os.environ.items()
 
 
 def weights(seed, size=300_000):
-    """Bytes that begin as safetensors do."""
+    """Bytes that begin like a safetensors file."""
     header = b'{"__metadata__":{"model":"yolov5n"}}'
     return struct.pack("<Q", len(header)) + header + bytes((seed + i * i) % 251 for i in range(size))
 
@@ -98,7 +98,7 @@ class Server:
 
 
 class Proxy:
-    """Answers CONNECT, and notes what was asked for."""
+    """Answers CONNECT requests, and records them."""
 
     def __init__(self):
         self.requests = []
@@ -164,13 +164,13 @@ class FetchTest(unittest.TestCase):
         return server
 
     def fetch(self, *words, code=0, server=None, **environment):
-        """The output of a fetch with the licence accepted."""
+        """Runs a fetch for which the licence is accepted; returns its output."""
         words = words or ("yolov5n.pt", "--from", (server or self.server).address, "--accept-licence")
         done = subprocess.run([HEADROOM, "fetch", *words], env={**self.environment, **environment},
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60)
         self.assertEqual(done.returncode, code, done.stdout)
         if code:
-            self.assertEqual(done.stdout.count("\n"), 1, done.stdout)  # one line
+            self.assertEqual(done.stdout.count("\n"), 1, done.stdout)  # a refusal has one line
         return done.stdout
 
     def assert_stored(self, content):
@@ -370,7 +370,7 @@ class FetchTest(unittest.TestCase):
             self.server.faults = [{"status": status}]
             self.assertIn(f"HTTP {status}", self.fetch(code=5))
 
-    # --- Who sends it
+    # --- Servers and certificates
 
     def test_a_redirect_to_another_server_is_followed(self):
         first = self.serve(Server(self.certificates))

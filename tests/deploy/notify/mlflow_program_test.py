@@ -1,4 +1,4 @@
-"""deploy/notify/mlflow.py beside a server on loopback: nothing is lost or sent twice, whatever the server does.
+"""Tests deploy/notify/mlflow.py with a server on loopback: nothing is lost or sent twice, whatever the server does.
 
     mlflow_program_test.py [NAME OF A TEST ...]
 """
@@ -61,14 +61,14 @@ class MlflowTest(unittest.TestCase):
                               self.start(resumed))
 
     def advance(self, run, end=None):
-        """The lines that it prints."""
+        """Sends what is new; returns the lines that this prints."""
         said = io.StringIO()
         with contextlib.redirect_stdout(said):
             run.advance(end)
         return said.getvalue().splitlines()
 
     def fails(self, run, end=None):
-        """Why it is not delivered."""
+        """Expects that the delivery fails; returns the reason."""
         with self.assertRaises(mlflow.Undelivered) as failure:
             self.advance(run, end)
         return str(failure.exception)
@@ -136,7 +136,7 @@ class MlflowTest(unittest.TestCase):
         self.assertEqual(self.server.values("metrics/mAP_0.5-0.95"), [(0, "-Infinity")])
 
     def test_no_fault_of_the_server_loses_anything(self):
-        """The fault strikes at the first request, and at each later one of the first advance."""
+        """Each fault begins at the first request, then at the second, and so on. All later requests fail too."""
         for status, body, says in (
                 (500, b"", "HTTP 500"), (429, b"", "HTTP 429"), (403, b"", "HTTP 403, access denied"),
                 (200, b"<html><body>log in</body></html>", "not MLflow's"),
@@ -210,7 +210,7 @@ class MlflowTest(unittest.TestCase):
                  (ssl.SSLError(1, "[SSL: WRONG_VERSION_NUMBER]"), "no TLS connection"),
                  (ConnectionRefusedError(), "no connection"))
         with unittest.mock.patch.object(ssl, "SSLCertVerificationError"):
-            del ssl.SSLCertVerificationError  # Python 3.7 brought it
+            del ssl.SSLCertVerificationError  # exists since Python 3.7
             for error, says in cases:
                 with unittest.mock.patch("http.client.HTTPConnection.connect", side_effect=error):
                     self.assertIn(says, self.fails(self.run_of()))
@@ -275,7 +275,7 @@ class MlflowTest(unittest.TestCase):
 
     def test_a_server_without_artifacts_is_named(self):
         self.write("results.png", "png")
-        # A path from a hostile or broken server must not leave its artifacts.
+        # A hostile or broken server may name a path outside of its artifacts; nothing may be written there.
         for root in ("s3://bucket/", "mlflow-artifacts:/../../x?y="):
             self.server.artifact_root = root
             run = self.run_of()

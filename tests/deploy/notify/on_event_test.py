@@ -1,4 +1,4 @@
-"""headroom train --on-event: what a program gets, and that no program costs the run anything.
+"""Tests headroom train --on-event: which events a program gets, and that no program disturbs the run.
 
     on_event_test.py HEADROOM FAKE_WORKER [NAME OF A TEST ...]
 
@@ -32,7 +32,7 @@ class OnEventTest(unittest.TestCase):
         holder = tempfile.TemporaryDirectory()
         self.addCleanup(holder.cleanup)
         self.folder = pathlib.Path(holder.name)
-        # headroom looks for headroom-worker beside itself: here it finds the fake one.
+        # headroom looks for headroom-worker in its own folder, where it finds the fake worker.
         (self.folder / "bin").mkdir()
         shutil.copy(HEADROOM, self.folder / "bin/headroom")
         shutil.copy(FAKE_WORKER, self.folder / "bin/headroom-worker")
@@ -60,7 +60,7 @@ class OnEventTest(unittest.TestCase):
         return said
 
     def real(self, *words, **environment):
-        """A training of two epochs."""
+        """Starts a real training of three steps."""
         return self.start("--synthetic-input", "--cfg", "yolov5n", "--img", "64", "--batch", "4", "--threads", "1",
                           "--device", "cpu", "--max-steps", "3", "--noval", "--noplots", "--processes", "1", *words,
                           headroom=HEADROOM, **environment)
@@ -122,7 +122,7 @@ class OnEventTest(unittest.TestCase):
         self.assertEqual(self.left_over(), [])
 
     def left_over(self):
-        """Processes of this test."""
+        """The processes of this test that still run."""
         found = []
         for file in pathlib.Path("/proc").glob("[0-9]*/cwd"):
             try:
@@ -172,7 +172,7 @@ class OnEventTest(unittest.TestCase):
         process = self.start(*slow, FAKE_WORKER="talk")
         events = self.run_folder / "events.jsonl"
         self.wait_for(events.exists)
-        # The fake worker writes no configuration.
+        # The fake worker does not write run.yaml.
         (self.folder / "run.yaml").write_text("epochs: 3\n")
         (self.folder / "run.yaml").rename(self.run_folder / "run.yaml")
         self.wait_for(lambda: events.read_text().count('"picture"') == 200)

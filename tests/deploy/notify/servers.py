@@ -1,4 +1,4 @@
-"""Servers on loopback for the tests of deploy/notify: an MLflow, one that keeps what it gets, and hostile ones."""
+"""Servers on loopback for the tests of deploy/notify: an MLflow server, one that records requests, and hostile ones."""
 
 import http.server
 import json
@@ -10,8 +10,8 @@ import urllib.parse
 
 
 class Server:
-    """Calls answer(method, path, headers, body) for each request: a status and a body, and headers if there are any.
-    `fault`, if set, is called first, and answers if it returns anything."""
+    """Calls answer(method, path, headers, body) for each request; it returns a status, a body and optionally headers.
+    `fault`, if set, is called first with the same arguments. If it returns an answer, this one is sent instead."""
 
     def __init__(self, certificates=None, host="127.0.0.1"):
         outer = self
@@ -63,8 +63,8 @@ class Server:
 
 
 class Mlflow(Server):
-    """The part of an MLflow server that a run uses. It treats metrics of equal name, step and time as one, as the real
-    one does."""
+    """The part of an MLflow server that a run uses. As in the real server, two metrics with equal name, step and time
+    are one metric."""
 
     def __init__(self):
         self.runs, self.artifacts, self.experiments, self.authorizations = {}, {}, set(), set()
@@ -120,12 +120,12 @@ class Mlflow(Server):
         return run
 
     def values(self, key):
-        """The values of a metric by step; two of one step are an error."""
+        """The values of a metric, as (step, value)."""
         return [(step, value) for (name, step, _), value in sorted(self.only_run()["metrics"].items()) if name == key]
 
 
 class Hostile:
-    """Sends bytes that no server should: `kind` is one of KINDS."""
+    """A server that sends bytes that no correct server sends; `kind` is one of KINDS."""
 
     KINDS = ("status line", "headers", "drip", "silence", "body", "continue")
 
@@ -174,7 +174,7 @@ class Hostile:
 
 
 class Fixed(Hostile):
-    """Sends these bytes to everybody, and closes the connection."""
+    """A server that sends the same bytes to every client, and closes the connection."""
 
     def __init__(self, answer, host="127.0.0.1"):
         self.answer, self.requests = answer, 0

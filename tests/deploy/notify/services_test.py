@@ -1,4 +1,4 @@
-"""headroom notify webhook and trainjob beside servers on loopback, and the refusals of their flags.
+"""Tests headroom notify webhook and trainjob with servers on loopback, and which of their flags are refused.
 
     services_test.py HEADROOM [NAME OF A TEST ...]
 """
@@ -62,7 +62,7 @@ class ServicesTest(unittest.TestCase):
             process.stdin.write(json.dumps(line) + "\n")
 
     def finish(self, process, *lines):
-        """The lines that it prints to the end."""
+        """Writes the lines to the program and closes its input; returns the lines that it prints until its end."""
         self.tell(process, *lines)
         said = process.communicate(timeout=30)[1].splitlines()
         self.assertEqual(process.returncode, 0, said)
@@ -92,7 +92,7 @@ class ServicesTest(unittest.TestCase):
         time.sleep(0.5)
         self.assertEqual(len(server.requests), 1)
         begin = time.monotonic()
-        # After the end the rest is sent without pauses.
+        # Once the run has ended, the waiting messages are sent without pauses.
         self.assertEqual(self.finish(process, {"event": "epoch"}, end()), [])
         self.assertLess(time.monotonic() - begin, 1)
         self.assertEqual({path for path, _, _ in server.requests}, {"/services/secret"})
@@ -109,7 +109,7 @@ class ServicesTest(unittest.TestCase):
         process = self.webhook(server.address)
         self.tell(process, START, event("loss_of_process"), event("loss_of_process"))
         self.assertRegex(process.stderr.readline(), r"refuses a message, which is dropped \(HTTP 410: no such channel\)")
-        time.sleep(1.5)  # the second message follows after a second
+        time.sleep(1.5)  # the second message is sent one second later
         server.fault = None
         self.assertEqual(self.finish(process, end()), ["webhook: 2 messages were refused and dropped"])
         self.assertEqual(len(server.requests), 1)
@@ -204,7 +204,7 @@ class ServicesTest(unittest.TestCase):
             self.skipTest("this machine has no IPv6")
         self.assertEqual(self.finish(self.webhook(server.address), START, end()), [])
         self.assertEqual(server.requests, 1)
-        # Another machine's address, of a network that does not exist.
+        # This address is on another machine, in a network that does not exist.
         process = self.webhook(server.address.replace("::1", "2001:db8::1"))
         self.tell(process, START, event("loss_of_process"))
         self.assertIn("no connection", process.stderr.readline())
@@ -265,7 +265,7 @@ class ServicesTest(unittest.TestCase):
                          ("/apis/trainjobs/mine/status", "application/json", "Bearer first"))
         self.assertEqual(list(body), ["trainerStatus"])
         self.assertEqual(status["progressPercentage"], 15)
-        self.assertNotIn("estimatedRemainingSeconds", status)  # no pace yet
+        self.assertNotIn("estimatedRemainingSeconds", status)  # the pace is not known yet
         self.assertEqual(status["metrics"], [
             {"name": "current_epoch", "value": "2"}, {"name": "total_epochs", "value": "10"},
             {"name": "current_step", "value": "30"}, {"name": "total_steps", "value": "200"},
@@ -318,7 +318,7 @@ class ServicesTest(unittest.TestCase):
             self.assertIn(says, process.stderr.readline())
         self.assertEqual(server.requests, [])
 
-    # --- What headroom train refuses, and what it only warns of
+    # --- Flags that headroom train refuses, and flags for which it only warns
 
     def refusal(self, *words, **environment):
         done = subprocess.run([HEADROOM, "train", "--synthetic-input", "--cfg", "yolov5n", "--img", "64", *words],

@@ -1,5 +1,5 @@
-// How the page fetches news and pictures: deploy/page/page.js and sections.js,
-// with a document that does nothing.
+// Tests how the page fetches events and pictures (deploy/page/page.js and
+// sections.js). The document is a replacement that does nothing.
 // node --test fetching_test.js
 "use strict";
 const assert = require("node:assert/strict");
@@ -8,7 +8,7 @@ const path = require("node:path");
 const {test} = require("node:test");
 const vm = require("node:vm");
 
-// Has every property, can be called, and is empty as a list and as a text.
+// Returns an object that has every property and can be called. As a list and as a text it is empty.
 function anything() {
   const own = {[Symbol.toPrimitive]: () => "", [Symbol.iterator]: function* () {}};
   return new Proxy(function () {}, {
@@ -18,7 +18,7 @@ function anything() {
   });
 }
 
-// The page's scripts; `names` are values of theirs.
+// Runs the page's scripts; returns the values that the scripts call `names`.
 function pageWith(outside, names) {
   const watched = [];
   class Observer {
@@ -37,14 +37,14 @@ function pageWith(outside, names) {
   return {watched, ...vm.runInContext(`({${names}})`, context)};
 }
 
-// A promise that the test keeps or breaks.
+// A promise, with the functions by which the test resolves or rejects it.
 function awaited() {
   const made = {};
   made.promise = new Promise((resolve, reject) => Object.assign(made, {resolve, reject}));
   return made;
 }
 
-// An <img> that has what drawPicture() uses.
+// A replacement for an <img>, with the members that drawPicture() uses.
 const picture = () => ({dataset: {}, src: "", decode: async () => {}, removeAttribute(name) { this[name] = ""; }});
 
 test("a connection whose news cannot be taken is closed", async () => {

@@ -29,7 +29,7 @@ const std::string kProgram = HEADROOM_BUILD_DIR "/bin/headroom";
 
 struct Ended {
   int exit_code = -1;
-  std::string text;  // of standard output and standard error
+  std::string text;  // standard output and standard error
 };
 
 Ended run(const std::string& arguments) {

@@ -1,4 +1,4 @@
-// What deploy/page/record.js makes of a run's files.
+// Tests how deploy/page/record.js reads a run's files.
 // node --test record_test.js
 "use strict";
 const assert = require("node:assert/strict");
@@ -8,7 +8,7 @@ const {test} = require("node:test");
 const vm = require("node:vm");
 
 const script = path.join(__dirname, "../../../deploy/page/record.js");
-// The functions are run in this realm, so that lists compare equal.
+// The script runs in this context. Lists of another context would not be equal to those of the test.
 const {messagesIn, parsedOf, recordOf} = vm.runInThisContext(`(() => {${fs.readFileSync(script, "utf8")}
   return {messagesIn, parsedOf, recordOf};})()`);
 

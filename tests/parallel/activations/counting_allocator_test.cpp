@@ -201,7 +201,7 @@ INSTANTIATE_TEST_SUITE_P(Formats, ConvolutionTest,
                          });
 
 TEST_F(CountingAllocatorTest, ARefusalGivesTheRequestedAndTheFreeBytes) {
-  CountingAllocator::take_refusal();  // removes that of an earlier test
+  CountingAllocator::take_refusal();  // removes the refusal of an earlier test
   EXPECT_FALSE(CountingAllocator::take_refusal());
   allocator_.set_limit(start_ + 1000);
   const at::Tensor held = at::empty({400}, at::kByte);

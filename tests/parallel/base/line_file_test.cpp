@@ -72,7 +72,7 @@ TEST_F(LineFiles, ThatCannotBeMadeAreMadeOnceTheyCan) {
   fs::remove_all(path_);
 }
 
-// Another user may have planted it in a run's folder.
+// Another user may have created the link in a run's folder.
 TEST_F(LineFiles, ALinkIsNotFollowed) {
   const fs::path other = path_.string() + "-other";
   std::ofstream(other) << "other\n";

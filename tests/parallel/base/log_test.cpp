@@ -51,7 +51,7 @@ TEST_F(LogTest, ARecordIsReadBackUnchanged_AndOtherLinesAreNoRecords) {
 // so until it ends.
 TEST(LogRecordsDeathTest, AProcessWritesRecordsIfItsParentRequestsThem) {
   const auto speak = [] {
-    log::follow_parent();  // no parent requested records
+    log::follow_parent();  // no effect: no parent wants records
     log::warn("as text");
     setenv(log::kRecordsVariable, "1", 1);
     log::follow_parent();

@@ -26,7 +26,7 @@ const Progress kHalf = mean_progress("train", 90, 200, 3);
 TEST(Pace, CountsFromTheFirstNote) {
   Pace pace;
   EXPECT_FALSE(pace.seconds_left(40));
-  pace.note(10, 100);  // a resumed run
+  pace.note(10, 100);  // as a resumed run starts
   EXPECT_FALSE(pace.seconds_left(40));
   pace.note(10, 101);
   EXPECT_EQ(pace.per_second(), 0);
@@ -39,7 +39,7 @@ TEST(Pace, CountsFromTheFirstNote) {
 
 TEST(Pace, AfterARecoveryTheRateIsThatOfAllStepsTaken) {
   Pace pace;
-  pace.note(100, 0);  // a resumed run
+  pace.note(100, 0);  // as a resumed run starts
   pace.note(110, 10);
   pace.note(80, 20);  // as if the run restarted from an older checkpoint
   EXPECT_DOUBLE_EQ(pace.per_second(), 0.5);

@@ -98,9 +98,9 @@ INSTANTIATE_TEST_SUITE_P(
                     RankBackend::kLazyNetwork, RankBackend::kSharedMemory),
     [](const auto& info) { return to_string(info.param); });
 
-// A rank of a large group is connected with the ranks at a distance of a power
-// of two: here 1, 2, 4 and 8 in both directions. A distance of 16 is 8 in the
-// other direction.
+// In a large group, a rank is connected only with the ranks whose distance is a
+// power of two. With 24 ranks these are the distances 1, 2, 4 and 8 in both
+// directions; 16 in one direction is 8 in the other.
 TEST(LazyNetwork, CollectivesNeedFewConnections) {
   constexpr int kRanks = 24;
   RankOptions options;

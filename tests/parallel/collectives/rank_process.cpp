@@ -7,10 +7,10 @@
 //
 // MODE check runs every collective check. In die and hang, the last rank
 // misbehaves in the middle of a collective; in fail it throws there. In crowd,
-// the rank asks for one rank too many. In besieged, it has few file
-// descriptors, connects without waiting for the other ranks, and then waits for
-// the key "go". Exits with 0; on an error, prints one line and exits with 7 for
-// CommunicationError and with 1 for anything else.
+// the rank expects one rank more than mpirun started. In besieged, the rank may
+// open few file descriptors. It connects without waiting for the other ranks,
+// and then waits for the key "go". Exits with 0; on an error, prints one line
+// and exits with 7 for CommunicationError and with 1 for anything else.
 #include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/ones.h>

@@ -96,7 +96,7 @@ TEST_P(DeviceBatchNorm, EqualsTheCpus) {
     kernels.batch_statistics(y, block.groups, 1e-3, {statistics, running});
     EXPECT_LE(deviation(statistics, statistics_cpu), 1e-5);
     EXPECT_LE(deviation(running, running_cpu), 1e-5);
-    // The statistics that are derived from the sums must be the same.
+    // Statistics derived from sums must equal those computed directly.
     const at::Tensor sums = values(), of_sums = values();
     kernels.channel_sums(y, block.groups, sums);
     kernels.statistics_of_sums(sums, block.groups, 1e-3, {of_sums, {}});

@@ -1,23 +1,25 @@
 #!/usr/bin/env python3
-"""The compiler's output for the CUDA kernels.
+"""Prints figures of the CUDA kernels as nvcc compiles them.
 
   kernel_figures.py [--source kernels/] [--architecture 90] [--check]
 
-(--source: a folder of kernels or one of its files; that of another checkout, to
-compare.)
+--source: a folder of kernels, or one of its files. To compare two versions,
+give the folder of another checkout.
 
-Compiles them with nvcc for one architecture and prints for each kernel its
-registers, shared bytes, the blocks that fit a multiprocessor, and from the
-machine code the most loads that are in flight before the first is used, in one
-thread and as KiB of a multiprocessor. Of the passes of batch norm over whole
-vectors it also counts the instructions of an element: loads, norm, activation,
-store and all. One more line counts those of SiLU and of its derivative alone.
+The script compiles the kernels for one architecture. It prints for each kernel
+the registers, the shared bytes, and the number of blocks that fit on a
+multiprocessor. From the machine code it finds the largest number of loads that
+a thread starts before it uses the first of them, and prints this number and the
+KiB of such loads on a multiprocessor. For the batch-norm passes that read whole
+vectors, it also counts the instructions per element: of loads, norm, activation
+and store, and in total. One more line counts the instructions of SiLU alone and
+of its derivative alone.
 
-The machine code is read with cuobjdump and nvdisasm, which not every toolkit
-has (pip install nvidia-cuda-cuobjdump nvidia-cuda-nvdisasm): without them those
-columns stay empty, and a line says so.
+The machine code is read with cuobjdump and nvdisasm, which are not in every
+toolkit (pip install nvidia-cuda-cuobjdump nvidia-cuda-nvdisasm). Without them
+those columns are empty, and the script prints a line about this.
 
---check: exit code 1 where a bound of `BOUNDS` does not hold.
+--check: exit code 1 if a bound of `BOUNDS` does not hold.
 """
 import argparse
 import os
@@ -30,7 +32,7 @@ import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(
     os.path.abspath(__file__)))))
-THREADS = 256  # of a block whose kernel sets no bound
+THREADS = 256  # threads of a block, for kernels that set no bound
 # Limits of a multiprocessor: its registers and, by architecture, its threads
 # and its shared memory in KiB.
 REGISTERS = 65536
@@ -39,8 +41,8 @@ LIMITS = {75: (1024, 64), 80: (2048, 164), 86: (1536, 100), 89: (1536, 100),
 ELEMENT_BYTES = {'double': 8, 'float': 4, '__nv_bfloat16': 2, '__half': 2}
 ACTIVATIONS = ('silu', 'leaky', 'hardswish', 'mish')
 SILU_INSTRUCTIONS = 14
-# Kernels whose speed is limited by memory, and the KiB in flight that hide half
-# a microsecond of latency if a multiprocessor gets 36 GB/s (H200).
+# The speed of these kernels is limited by memory. On an H200 a multiprocessor gets
+# 36 GB/s, so 18 KiB of loads in flight hide half a microsecond of latency.
 STREAMING = ('squares_kernel', 'commit_kernel', 'scale_kernel')
 FLIGHT_KIB = 18
 BOUNDS = 'at least 4 blocks; for sums of values and SiLU in bf16 and float 4 ' \
@@ -118,7 +120,7 @@ def machine_code(binary):
 
 
 def loops(instructions):
-    """The bodies of all loops, from their first instruction to the jump."""
+    """The instructions of each loop, from the first one to the jump back."""
     places = {int(at, 16): i for i, (at, _) in enumerate(instructions)}
     for i, (at, text) in enumerate(instructions):
         jump = re.search(r'\bBRA\b.*\b0x([0-9a-f]+)', text)
@@ -134,7 +136,7 @@ def pixel_loop(instructions):
 
 
 def in_flight(lines, kind=''):
-    """The most loads of a kind before the first is used, and their bytes."""
+    """The largest number of loads before the first of them is used, and their bytes."""
     best, pending, count, size = (0, 0), set(), 0, 0
     for line in lines:
         used = {int(r) for r in re.findall(r'\bR(\d+)', line)}
@@ -154,9 +156,9 @@ def in_flight(lines, kind=''):
 
 
 def most_in_flight(instructions):
-    """That of a kernel's loops; what is 16 bytes wide counts outside, too."""
+    """The result of in_flight() for a kernel: its loops, and outside of loops only loads of 16 bytes."""
     lines = [line for _, line in instructions]
-    # Loops around other loops do not count: their rounds differ.
+    # A loop that contains other loops is not counted, because its rounds differ.
     inner = [loop for loop in loops(instructions)
              if sum(bool(re.search(r'\bBRA\b', line)) for line in loop) < 12]
     return max([in_flight(loop) for loop in inner] + [in_flight(lines, '.128')],
@@ -164,7 +166,7 @@ def most_in_flight(instructions):
 
 
 def straight(instructions):
-    """How many run where what is rare is jumped over: calls."""
+    """The number of instructions that run if all jumps over rare parts (calls) are taken."""
     places = {int(at, 16): i for i, (at, _) in enumerate(instructions)}
     count, i = 0, 0
     while i < len(instructions):
@@ -183,7 +185,7 @@ def straight(instructions):
 
 
 def silu_instructions(root, architecture, folder):
-    """Those of SiLU and of its derivative; None without the tools."""
+    """The numbers of instructions of SiLU and of its derivative; None without the tools."""
     source = os.path.join(folder, 'silu.cu')
     with open(source, 'w') as file:
         file.write(SILU)
@@ -197,8 +199,8 @@ def silu_instructions(root, architecture, folder):
 
 
 class Kernel:
-    """A kernel by its symbol: name, element type and activation. `is_pass`:
-    over whole vectors of a map; `is_fallback`: the same over single elements."""
+    """A kernel's name, element type and activation, read from its symbol. `is_pass`:
+    it reads whole vectors of a map; `is_fallback`: it reads single elements."""
 
     def __init__(self, symbol):
         text = subprocess.run(['c++filt', symbol], capture_output=True,

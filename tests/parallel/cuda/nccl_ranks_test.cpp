@@ -161,7 +161,7 @@ class NcclLatePeer : public NcclRanks {
             EXPECT_EQ(sum.cpu()[0].item<float>(), expected);
           }));
         }),
-        400)  // 600 ms without signs; a busy machine delays them
+        400)  // without signs it would be 600; a busy machine delays signs
         << "ms without a sign of life";
   }
 };
@@ -222,7 +222,7 @@ TEST_F(NcclRanks, WatchingMakesNoContextOnTheFirstDevice) {
     sum.cpu();
     const Ranks part = ranks->split(0, ranks->rank());
     part->all_reduce(sum);
-    // Time for the watch to look several times.
+    // In this time the watch checks the operations several times.
     std::this_thread::sleep_for(milliseconds(100));
     sum.cpu();
   }));

@@ -37,7 +37,7 @@ const std::vector<Row>& table() {
        {kOk, false, -1, false, false, true}},
       {{{kOk, false, 0, false, false, true}, {kOk, false, 1, false, true}},
        {kOk, false, -1, false, true}},
-      // The time is over; a request to stop comes first.
+      // The run's time is over. A request to stop has priority over this.
       {{{kOk, false, 0, false, false, false, true}, {kOk, false, 1}},
        {kOk, false, -1, false, false, false, true}},
       {{{kOk, false, 0, false, false, false, true}, {kOk, true, 1}},

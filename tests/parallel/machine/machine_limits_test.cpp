@@ -93,7 +93,7 @@ TEST_F(MachineLimitsTest, TheLimitOfAGroupAroundTheProcessHolds) {
   write_bytes(at + "memory.current", 1000);
   write_bytes("sys/fs/cgroup/job/memory.max", 9000);
   write_bytes("sys/fs/cgroup/job/memory.current", 8900);
-  // The larger limit has less left, as other steps of the job use it.
+  // The job's limit is larger, but less is left: its other steps use memory.
   EXPECT_EQ(limits().free_bytes, 100 * kMebibyte);
   EXPECT_EQ(limits().memory_bytes, 9000 * kMebibyte);
   write("sys/fs/cgroup/job/memory.max", "max\n");
@@ -126,14 +126,14 @@ TEST_F(MachineLimitsTest, LimitsOfVersion1Hold) {
 TEST_F(MachineLimitsTest, AGroupWhoseNameBeginsAlikeIsNotInsideTheMount) {
   use_v1();
   write("proc/self/cgroup", "4:memory:/docker/abc\n");
-  // "c" would be the rest of the name.
+  // The group is /docker/ab; "c" would be the rest of the name.
   folder_.folder("sys/fs/cgroup/memory/c");
   write_bytes("sys/fs/cgroup/memory/c/memory.limit_in_bytes", 100);
   EXPECT_FALSE(limits().memory_is_of_container);
 }
 
-// After the kill the container's memory is free again, and the machine has less
-// left than the container.
+// After the kill the container has more free memory than the machine. Its limit
+// is named nevertheless.
 TEST_F(MachineLimitsTest, AKillNamesTheLimitThatCountedIt) {
   use_v2();
   write_bytes("sys/fs/cgroup/memory.max", 60 * 1024);

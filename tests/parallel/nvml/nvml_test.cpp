@@ -189,7 +189,7 @@ TEST(VisibleCards, HaveCudasNumbersAndNotTheDrivers) {
 TEST(VisibleCards, AreNamedByUuidOrItsBeginning) {
   EXPECT_EQ(names_shown("GPU-22222222-2222-2222-2222-222222222222,GPU-0"),
             Names({"Fake A24", "Fake H80"}));
-  EXPECT_EQ(names_shown("GPU-"), Names());  // two cards match
+  EXPECT_EQ(names_shown("GPU-"), Names());  // not unique: two cards match
   EXPECT_EQ(names_shown("GPU-7"), Names());
 }
 

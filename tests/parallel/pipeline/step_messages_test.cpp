@@ -66,7 +66,7 @@ class Simulation {
   }
 
   int num_let_go = 0;  // sends that are known to have arrived before the end
-  int num_wrongly_known = 0;  // those whose receive was not posted yet
+  int num_wrongly_known = 0;  // of these: the receive was not posted yet
   int num_mismatches = 0;     // messages that were mistaken for others
 
  private:

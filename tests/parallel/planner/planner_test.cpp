@@ -250,7 +250,7 @@ TEST(Planner, APipelineWithoutSeveralGroupsPerShareRunsSharesAtOnce) {
 }
 
 struct Extremes {
-  double memory = 0, work = 0;  // of the fullest stage, of the slowest stage
+  double memory = 0, work = 0;  // the maxima over all stages
 };
 
 Extremes extremes_of(const configs::RunConfig& config, const plan::Plan& plan,
@@ -486,7 +486,7 @@ TEST(Planner, MoreSpatialRanksThanBlocksAreRefused) {
                  "use spatial=4 or less, or --img 160 or more");
   config.layout = plan::parse_layout("spatial=4");
   EXPECT_TRUE(plan_of(config, 4).plan);
-  // Only 2 blocks of 64 rows.
+  // An image has only 2 blocks of 64 rows here, for 4 ranks.
   EXPECT_FALSE(plan_of(config, 4, "yolov5n6").plan);
   config.rect = true;
   EXPECT_TRUE(plan_of(config, 4).plan);
@@ -515,7 +515,7 @@ TEST(Planner, AMicroBatchIsAMultipleOfTheGroupOrAWholeShare) {
       EXPECT_EQ(decision.plan.has_value(),
                 micro_batch >= 8 || micro_batch % group == 0)
           << micro_batch << " and " << group;
-      // The suggested remedy must work.
+      // The value that the refusal suggests must work.
       if (decision.plan) continue;
       const std::string flag = "--micro-batch ";
       config.micro_batch_size = std::stoll(

@@ -42,7 +42,7 @@ plan::Plan plan_of(const configs::RunConfig& config, int world_size) {
   return plan_or_throw(config, world_size, layers());
 }
 
-// A shortage of unknown size.
+// A shortage of memory; how much memory is missing is not known.
 MemoryShortage some_shortage() {
   MemoryShortage shortage;
   shortage.step = 3;

@@ -18,7 +18,7 @@ TEST(Cluster, ACardAsLargeAsTheReserveHasNoRoom) {
             1 << 20);
 }
 
-// Only the measured context and the error of predictions are withheld.
+// Only the context and a margin for errors of predictions are subtracted.
 TEST(Cluster, ACardOfFourGibibytesHasMoreThanThreeForTensors) {
   constexpr int64_t kGiB = int64_t{1} << 30;
   EXPECT_GE(tensor_budget(4 * kGiB, 0), 32 * kGiB / 10);

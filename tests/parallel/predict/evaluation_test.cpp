@@ -43,8 +43,8 @@ TEST(Evaluation, PartsOfHeadsAreJoinedOnTheFirstRank) {
   request.shape.neighbours = 1;
   request.shape.image_height = 32;
   const int64_t own = kHeadBytes / 2;
-  // Held at the same time: its own part and the copy of it, the other rank's
-  // part, and all parts joined.
+  // These are held at the same time: the rank's own part and a copy of it, the
+  // other rank's part, and all parts joined.
   EXPECT_EQ(evaluation_peak_bytes(request), own + kHeadBytes + kHeadBytes);
   request.spatial_rank = 1;
   EXPECT_EQ(evaluation_peak_bytes(request),

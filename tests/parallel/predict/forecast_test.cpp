@@ -143,7 +143,7 @@ TEST(Forecast, APipelineHasABubbleThatMoreMicroBatchesShrink) {
   request.step.plan.micro_batch_size = 8;
   const StepForecast two = forecast_step(request);
   EXPECT_DOUBLE_EQ(two.bubble, one.bubble / 2);
-  EXPECT_GT(two.communication, 0);  // maps and their gradients
+  EXPECT_GT(two.communication, 0);  // the bytes of maps and their gradients
 }
 
 TEST(Forecast, SlowLoadersAreTheInputPart) {

@@ -31,8 +31,8 @@ TEST_F(Halos, AHaloIsFetchedThroughACopyOfItsMessages) {
   EXPECT_EQ(joined->bytes, x.memory->bytes + 2'048);
 }
 
-// Held at the same time: the sent rows, the map's own gradient, the received
-// rows and the copy of them.
+// These are held at the same time: the sent rows, the gradient of the rank's
+// own rows, the received rows and a copy of them.
 TEST_F(Halos, AHalosGradientGoesBack) {
   shape_.neighbours = 1;
   const Map x = map(16, 4);

@@ -75,7 +75,7 @@ TEST(LabelBound, CopyPasteAddsAShareOfTheBoxes) {
   EXPECT_EQ(plain, 16);
   labels.copy_paste = 0.5;
   EXPECT_EQ(most_boxes(labels, 4).boxes, 16 + 8 + 2);
-  labels.mixup = 0.5;  // twice as many mosaics
+  labels.mixup = 0.5;  // mixup needs twice as many mosaics
   EXPECT_EQ(most_boxes(labels, 4).boxes, 32 + 16 + 4);
   labels.mosaic = 0;
   EXPECT_EQ(most_boxes(labels, 4).boxes, 4) << "it is part of mosaics";

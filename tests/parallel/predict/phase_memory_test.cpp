@@ -72,7 +72,7 @@ TEST(PhaseMemory, AtTheStartAModelIsHeldThreeTimes) {
   MemoryRequest request = small_request();
   const MemoryEstimate start = estimate_start_up(request, {});
   EXPECT_GE(start.total(), 3 * (kConvParameters + kHeadParameters) * 4);
-  // Where nothing is sharded the state is the peak.
+  // If nothing is sharded, the state at the start is the peak.
   EXPECT_LE(start.transient, 32 << 10);
 }
 

@@ -30,8 +30,8 @@ TEST(LayerMemoryTest, TheMemoryOfATensorIsAllocatedAndFreed) {
   EXPECT_EQ(window.sum().item<double>(), 60);
 }
 
-// Autograd keeps the weight, but not its values, which may be freed until
-// backward.
+// Autograd keeps the weight as a tensor. The values in its storage may be freed
+// after forward, and are restored before backward.
 TEST(LayerMemoryTest, TensorsSavedByAutogradSeeTheValuesAgain) {
   const at::Tensor layer = at::full({4}, 2, at::kDouble);
   at::Tensor weight = at::empty({0}, at::kDouble);

@@ -21,10 +21,10 @@
 namespace headroom::zero {
 
 inline constexpr int kLayers = 5;
-// Neither a multiple of the alignment nor of the number of ranks.
+// No multiple of the alignment or of the number of ranks.
 inline constexpr int64_t kWidth = 13;
 
-// The identity; its backward gathers the layer.
+// The identity function. Its backward gathers the weights of the layer again.
 struct UseAgain : torch::autograd::Function<UseAgain> {
   static at::Tensor forward(torch::autograd::AutogradContext* context,
                             const at::Tensor& x, ShardedLayers* layers,
@@ -44,7 +44,7 @@ struct UseAgain : torch::autograd::Function<UseAgain> {
 
 struct LocalFailure {};
 
-// The identity; its backward fails.
+// The identity function, whose backward throws LocalFailure.
 struct FailInBackward : torch::autograd::Function<FailInBackward> {
   static at::Tensor forward(torch::autograd::AutogradContext*,
                             const at::Tensor& x) {

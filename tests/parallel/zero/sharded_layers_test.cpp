@@ -79,8 +79,8 @@ TEST_P(ShardedLayersTest, GradientsEqualOneProcess) {
   });
 }
 
-// The parameters' hooks refer to the layers, and the layers to the parameters;
-// this circle must not keep memory alive.
+// The hooks of the parameters refer to the layers, and the layers refer to the
+// parameters. This reference cycle must not keep memory allocated.
 TEST_P(ShardedLayersTest, NothingOutlivesThem) {
   run(GetParam().ranks, [&](int rank, collectives::Communicator& ranks) {
     at::Tensor shard;

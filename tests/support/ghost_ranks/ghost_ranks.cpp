@@ -22,7 +22,7 @@ using collectives::ReduceOp;
 using collectives::Work;
 using Clock = std::chrono::steady_clock;
 
-// A sleeping thread wakes up about this much too late.
+// A sleeping thread wakes up about 100 us too late.
 constexpr auto kWakesLate = std::chrono::microseconds(100);
 
 double seconds_since(Clock::time_point begin) {

@@ -38,7 +38,7 @@ class GhostRanks {
  public:
   struct Options {
     int size = 8;
-    predict::Machines machines;  // of `size` cards
+    predict::Machines machines;  // machines with `size` cards in all
     // The blocks that NCCL's kernels occupy; an H100 has 132 multiprocessors.
     int blocks = 16;
   };
@@ -50,7 +50,7 @@ class GhostRanks {
     // The part of held_seconds in which the waiting stream was idle.
     double exposed_seconds = 0;
     int64_t host_waits = 0;
-    double host_wait_seconds = 0;  // for operations on the host
+    double host_wait_seconds = 0;  // the waits for operations on the host
   };
 
   // REQUIRES: a device. Throws Error if the kernel that holds blocks is

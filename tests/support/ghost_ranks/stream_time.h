@@ -19,8 +19,8 @@ class StreamMoment {
 
  private:
   struct Time;
-  std::shared_ptr<c10::Event> event_;  // CUDA's
-  std::shared_ptr<Time> time_;         // the test device's
+  std::shared_ptr<c10::Event> event_;  // used for a CUDA device
+  std::shared_ptr<Time> time_;         // used for the test device
 };
 
 // Occupies `blocks` blocks of the device for `seconds`, in the stream's order.

@@ -135,7 +135,7 @@ struct Thread {
 
 struct Warp {
   unsigned size = 0;
-  unsigned arrived = 0;  // at the current shuffle
+  unsigned arrived = 0;  // lanes that have reached the current shuffle
   // The values of the current shuffle and of the one before, which slow lanes
   // still read.
   uint64_t values[2][kWarpSize] = {};

@@ -83,7 +83,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // The number of collectives on the device that have not ended.
   std::atomic<int64_t> under_way_{0};
   int64_t bytes_ = 0;
-  bool is_full_ = false, hangs_ = false;  // by the fault of the current call
+  bool is_full_ = false, hangs_ = false;  // set by faults of the current call
   std::thread call_;
 };
 

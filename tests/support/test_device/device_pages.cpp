@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kRange = size_t{1}
                           << 36;    // addresses; pages are allocated on use
-constexpr size_t kAlignment = 256;  // as CUDA's allocator at least
+constexpr size_t kAlignment = 256;  // at least that of CUDA's allocator
 
 char* map(int file, int protection) {
   void* const memory =

@@ -33,8 +33,8 @@ std::string signature(const at::Tensor& tensor);
 // Zeros of the same sizes and strides on the CPU.
 at::Tensor zeros_of_shape(const at::Tensor& tensor);
 
-// A copy on the CPU with the tensor's current values; a wrapped number stays
-// one.
+// Returns a copy on the CPU with the tensor's current values. The copy of a
+// wrapped number is a wrapped number too.
 at::Tensor copy_of_number(const at::Tensor& tensor);
 
 // A result of an operator: a new tensor, an argument that was written to, or a
@@ -43,7 +43,7 @@ struct ResultShape {
   enum class Kind { kNew, kWritten, kView };
   Kind kind = Kind::kNew;
   size_t argument = 0;
-  int64_t offset = 0;  // of a view, in elements from its argument's first
+  int64_t offset = 0;  // of a view: elements from its argument's first
   TensorShape shape;
 };
 

@@ -9,7 +9,7 @@ namespace {
 
 struct Locks {
   std::mutex mutex;
-  std::map<uintptr_t, int64_t> bytes;  // by address, guarded by mutex
+  std::map<uintptr_t, int64_t> bytes;  // key: address; guarded by mutex
 };
 
 Locks& locks() {

@@ -227,7 +227,7 @@ TestStreams::Moment TestStreams::moment(const c10::Stream& stream) const {
 
 void TestStreams::wait(const c10::Stream& stream, const Moment& moment) {
   if (stream.id() == moment.stream && stream.device_index() == moment.device) {
-    return;  // the stream's own order is enough
+    return;  // within a stream, work is in order anyway
   }
   give_quietly(stream, [this, moment] {
     std::unique_lock lock(state_->mutex);

@@ -2,10 +2,11 @@
 // its own and as late as possible, so that code that forgets to wait reads old
 // values.
 //
-// Work begins once a thread waits for it, or after kLaziness, since a real
-// device works without being asked. The host waits only in finish(), and when
-// kMostWaiting pieces of work are queued on the stream. Streams of the same
-// device or of different devices wait for each other without the host.
+// Work begins once a thread waits for it. Without a wait it begins after
+// kLaziness, because a real device does not need a wait to begin. The host
+// waits only in finish(), and when kMostWaiting pieces of work are queued on
+// the stream. Streams of the same device or of different devices wait for each
+// other without the host.
 //
 // Threads: any. Errors: if work throws, finish() throws this exception from
 // then on, as a card's errors are. A device that is broken (break_on) does no
@@ -25,7 +26,7 @@ namespace headroom {
 class TestStreams {
  public:
   static constexpr std::chrono::milliseconds kLaziness{2};
-  static constexpr int64_t kMostWaiting = 1024;  // as CUDA's queue of launches
+  static constexpr int64_t kMostWaiting = 1024;  // as long as CUDA's queue
 
   static TestStreams& instance();
 

@@ -66,7 +66,7 @@ class TestDeviceApi final : public devices::DeviceApi {
   std::shared_ptr<void> lock_pages(int64_t bytes) override {
     return lock_test_pages(bytes);
   }
-  // The test device's first stream has no disadvantage, so nothing changes.
+  // Graphs of the test device can be captured on its default stream.
   void leave_default_stream(int) override {}
   std::unique_ptr<devices::DeviceGraph> make_graph(int device) override {
     return std::make_unique<TestGraph>(device);

@@ -20,7 +20,7 @@ namespace headroom {
 class TestDeviceMemory final : public devices::DeviceMemory {
  public:
   static constexpr int kDevices = 4;
-  static constexpr int64_t kBytes = int64_t{8} << 30;  // of each device
+  static constexpr int64_t kBytes = int64_t{8} << 30;  // memory of each device
 
   static TestDeviceMemory& of(int device);
   // Sets the services that supply the program's memory categories. By default,

@@ -82,7 +82,7 @@ class TestGraph final : public devices::DeviceGraph {
   using Work = std::vector<std::function<void()>>;
   // Shared, because a replay in progress may outlive the graph.
   std::shared_ptr<Work> work_ = std::make_shared<Work>();
-  bool is_underway_ = false;  // in the view of the allocator
+  bool is_underway_ = false;  // the allocator treats it as active
   bool is_spoiled_ = false;
 };
 

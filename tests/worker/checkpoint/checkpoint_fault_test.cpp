@@ -256,7 +256,7 @@ void kill_at_random(int times) {
     behind += newest < begun ? 1 : 0;
     // Only the checkpoint that was being written may be refused.
     EXPECT_LE(result.damaged.size(), 1u);
-    newest = begun;  // so that a number is not written twice
+    newest = begun;  // the next writer uses larger numbers
   }
   std::printf(
       "%d kills: the newest checkpoint whole and %d times one behind, %d "

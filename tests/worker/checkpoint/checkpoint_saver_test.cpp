@@ -191,8 +191,8 @@ TEST_F(CheckpointSavers, WriteTheStateAsItWasWhenTheyBegan) {
   EXPECT_TRUE(run.saver.take_outcomes().empty());
 }
 
-// The state must announce each change before it makes the change, because a
-// saver may still be copying the state.
+// The state must notify the saver before each change, because the saver may
+// still be copying the state.
 TEST_F(CheckpointSavers, AStateReportsEachChangeBeforeIt) {
   Alone run(options());
   const std::vector<std::function<void()>> changes = {

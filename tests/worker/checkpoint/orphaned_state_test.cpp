@@ -1,4 +1,4 @@
-// What the workers that are left save without a coordinator.
+// Tests what the remaining workers save after the coordinator is lost.
 #include "worker/checkpoint/orphaned_state.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ namespace {
 using std::chrono::seconds;
 using SteadyClock = std::chrono::steady_clock;
 
-// Another process writes a newer checkpoint before this one has seen its own.
+// Another process writes a newer checkpoint before this one finds its own.
 TEST(OrphanedState, ALineIsReturnedOnlyForTheNewestCheckpoint) {
   const testing::TemporaryFolder folder;
   const auto checkpoints = folder.folder("checkpoints");

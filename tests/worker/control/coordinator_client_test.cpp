@@ -181,8 +181,8 @@ TEST(CoordinatorClient, ARestoredConnectionBringsTheCoordinatorsVerdict) {
            coordinator::MemberActivity::kGone;
   }));
   wire.mend();
-  // A broken stream counts as a leave, and no worker joins again under the same
-  // name.
+  // A broken stream means that the worker has left. No worker may join again
+  // under the same name.
   EXPECT_THAT([&] { w0->next_assignment(); },
               ThrowsMessage<Error>(HasSubstr("worker w0 ")));
 }

@@ -44,7 +44,7 @@ inline constexpr const char* kSharedDataMissing =
 
 bool same_pixels(const cv::Mat& a, const cv::Mat& b);
 
-// A view of some rows.
+// Returns a view of the given rows of the picture.
 cv::Mat rows_of(const cv::Mat& picture, codecs::PixelRows rows);
 
 }  // namespace headroom

@@ -97,7 +97,7 @@ inline std::string with_damaged_tags(std::string text,
     }
     return number;
   };
-  std::vector<size_t> fields = {pointer_bytes};  // their positions
+  std::vector<size_t> fields = {pointer_bytes};  // positions of the fields
   std::vector<uint64_t> values = {
       0, 1, 2, 3, 255, 65'535, INT32_MAX, UINT32_MAX, UINT64_MAX, text.size()};
   uint64_t directory = number_at(pointer_bytes, pointer_bytes);
@@ -139,7 +139,7 @@ inline void survive(const std::vector<std::string>& samples, int count,
                     const std::function<void(const std::string&)>& read,
                     Damage damage = damaged) {
   for (size_t s = 0; s < samples.size(); ++s) {
-    read(samples[s]);  // libraries allocate their own memory once
+    read(samples[s]);  // libraries allocate memory for later use
     const BoundedMemory bound;
     for (int i = 0; i < count; ++i) {
       sampling::RandomStream draws(11, s, static_cast<uint64_t>(i),

@@ -114,7 +114,7 @@ TEST(DetectionFiles, CocosNamesHaveCocosIds) {
                                                {79, 90}}) {
     EXPECT_EQ(ids[c], id) << names[c];
   }
-  names.back() = "comb";  // no longer COCO's names
+  names.back() = "comb";  // now they are not the names of COCO
   EXPECT_EQ(usual_categories(names).back(), 79);
 }
 

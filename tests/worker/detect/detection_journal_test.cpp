@@ -129,7 +129,7 @@ TEST_F(DetectionJournalTest, ATornOrDamagedEndIsDropped) {
     ASSERT_EQ(read_bytes(file()), whole) << lost;
   }
   std::string damaged = whole;
-  damaged[whole.size() - 100] ^= 1;  // in the second record
+  damaged[whole.size() - 100] ^= 1;  // a byte of the second record
   folder_.write(kInFolder, damaged);
   EXPECT_THAT(numbers_in(*go_on()), ElementsAre(0));
 }

@@ -158,7 +158,7 @@ TEST_F(DetectorTest, AFileThatIsNeverHeldHasTheSameBoxes) {
   codecs::ImageLimits limits;
   limits.max_pixels = kSide * kSide - 1;
   const DetectionTiles tiles{128, 128, 0.25};
-  constexpr double kLow = 0.001;  // scores in gray are low
+  constexpr double kLow = 0.001;  // the scores of gray pictures are low
   cv::Mat gray;
   cv::cvtColor(picture_, gray, cv::COLOR_RGB2GRAY);
   cv::Mat gray_as_colours;

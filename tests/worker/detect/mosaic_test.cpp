@@ -1,5 +1,5 @@
-// Tests which maps are parts of one picture, which tiles are on their seams,
-// and how the boxes there are merged.
+// Tests which maps belong to one picture, which tiles are on the seams of these
+// maps, and how the boxes of such tiles are merged.
 #include "worker/detect/mosaic.h"
 
 #include <gmock/gmock.h>
@@ -292,7 +292,7 @@ TEST(MergeMosaic, TheWholeObjectReplacesItsPieces) {
   findings.on_seams = {{box_at(16, 10, 42, 30, .5F)}};
   const auto boxes = merge_mosaic(four_parts(), findings, kMerging);
   ASSERT_EQ(boxes.size(), 4u);
-  ASSERT_EQ(boxes[0].size(), 1u);  // its centre is at 93 of 96
+  ASSERT_EQ(boxes[0].size(), 1u);  // the centre of the box is at 93 of 96
   EXPECT_EQ(boxes[0][0].box.x1, 80);
   EXPECT_EQ(boxes[0][0].box.x2, 106);
   ASSERT_EQ(boxes[1].size(), 1u);
@@ -301,7 +301,7 @@ TEST(MergeMosaic, TheWholeObjectReplacesItsPieces) {
   EXPECT_EQ(boxes[3].size(), 1u);
 }
 
-// The gap of 0.4 pixels between these maps does not count.
+// The maps have a gap of 0.4 pixels, which must be ignored.
 TEST(MergeMosaic, AnObjectWhoseCentreLiesInAGapIsOne) {
   const Mosaic mosaic =
       mosaics_of({map_at(0, 0, 96, 96), map_at(96.4, 0, 96, 96)}).at(0);
@@ -363,7 +363,7 @@ TEST(MergeMosaic, TwentyMillionPixelsToTheEastBoxesAreAsExact) {
   findings.seams = {{0, 20'000'065, 64, 64}};
   findings.on_seams = {{box_at(26.37F, 40, 38.37F, 46, .5F)}};
   const auto boxes = merge_mosaic(mosaic, findings, kMerging);
-  ASSERT_EQ(boxes[1].size(), 2u);  // the boxes share less than a third
+  ASSERT_EQ(boxes[1].size(), 2u);  // not merged: they share less than a third
   EXPECT_NEAR(boxes[1][0].box.x1, 10.3, 0.01);
   EXPECT_NEAR(boxes[1][1].box.x1, 11.9, 0.01);
   ASSERT_EQ(boxes[2].size(), 1u);

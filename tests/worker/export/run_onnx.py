@@ -1,9 +1,10 @@
 """Runs exported networks with onnxruntime and compares them with ours.
 
-usage: run_onnx.py FOLDER, which holds reference.safetensors ("x": images,
-"decoded", "level0", ...) and NAME.onnx files. Prints one line per output: "NAME
-output largest mean": the largest deviation relative to max(1, |expected|), and
-the mean deviation as it is. Exit 77: onnxruntime is not installed.
+usage: run_onnx.py FOLDER. The folder has NAME.onnx files and reference.safetensors
+with the images ("x") and the expected outputs ("decoded", "level0", ...). Prints
+one line per output, "NAME output largest mean": the largest deviation, divided by
+max(1, |expected|), and the mean absolute deviation. Exit 77: onnxruntime is not
+installed.
 """
 import json
 import pathlib
@@ -35,7 +36,7 @@ folder = pathlib.Path(sys.argv[1])
 reference = read(folder / "reference.safetensors")
 for path in sorted(folder.glob("*.onnx")):
     options = onnxruntime.SessionOptions()
-    # Without it, sums of 8 bits overflow on x86 processors that lack VNNI.
+    # Without this option, sums of 8 bits overflow on x86 processors that lack VNNI.
     options.add_session_config_entry("session.x64quantprecision", "1")
     session = onnxruntime.InferenceSession(
         str(path), options, providers=["CPUExecutionProvider"]

@@ -52,7 +52,7 @@ TEST_F(StateDictTest, ComesBackBitByBit) {
   EXPECT_LT(std::filesystem::file_size(file), 9'000'000u);
 }
 
-// torch.load(weights_only=True) accepts these and refuses TorchScript's tags.
+// torch.load(weights_only=True) accepts only these names in the pickle.
 TEST_F(StateDictTest, NamesOnlyWhatPytorchLoadsAsWeights) {
   const std::filesystem::path file = folder_.path() / "w.pt";
   write_state_dict(file, model_.state());

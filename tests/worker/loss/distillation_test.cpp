@@ -55,7 +55,7 @@ TEST(Distillation, TheGradientIsTheDerivative) {
               1e-7 * std::abs(along));
 }
 
-// In cells where the teacher detects nothing, it teaches only objectness.
+// Where the teacher detects nothing, the student learns only objectness.
 TEST(Distillation, EmptyCellsTeachObjectness) {
   const at::Tensor teacher = head(1, 3, 1), student = head(1, 3, 2);
   teacher.select(4, 4).fill_(-9);

@@ -48,8 +48,8 @@ TEST(LossParityTest, GradientsInBothPrecisions) {
     if (tensors.tensors.count(name + ".grad.0") == 0) continue;
     ++cases_compared;
     for (const auto scalar_type : {at::kDouble, at::kFloat}) {
-      // The stored gradient is that of the float64 run, which has other cells
-      // in this case.
+      // The stored gradient is from the float64 run. In this case, the float64
+      // run assigns boxes to other cells than the float32 run.
       if (name == "rounding" && scalar_type == at::kFloat) continue;
       const HeadCase head = head_case(name, scalar_type);
       detection_loss(head.heads, head.targets, head.counts, head.gains)

@@ -22,7 +22,7 @@ struct Tolerances {
 
 void compare(const std::string& name, at::ScalarType scalar_type,
              const Tolerances& tolerances, const std::string& run) {
-  at::set_num_threads(1);  // as in the reference's run
+  at::set_num_threads(1);  // the reference's run had one thread
   const weights::Safetensors tensors = load_parity_tensors("loss.safetensors");
   const nlohmann::json figures =
       load_parity_json("loss.json")["network_v5n_nc80"][name];

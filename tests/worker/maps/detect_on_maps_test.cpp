@@ -133,8 +133,8 @@ void write_quarters(const fs::path& folder, const cv::Mat& picture, int side) {
   }
 }
 
-// Tiles of the whole picture begin at 0, 32, 64, 96 and 128; so do those of the
-// parts and their seams.
+// The tiles of the whole picture begin at 0, 32, 64, 96 and 128. The tiles of
+// the parts and of their seams begin there too.
 TEST(DetectOnMaps, AMosaicHasTheObjectsOfTheWholePictureOnce) {
   const TemporaryFolder folder;
   constexpr int kWhole = 192;
@@ -207,7 +207,7 @@ TEST(DetectOnMaps, BloodCellsOnSeamsAreFoundOnce) {
     const auto parts = objects_of(folder.path() / (name + ".out"), kTransform);
     int across = 0;
     for (const MapObject& object : whole) {
-      if (object.confidence < 0.5) continue;  // other tiles may miss it
+      if (object.confidence < 0.5) continue;  // may be missed in other tiles
       across += (object.box[0] < 235 && object.box[2] > 245) ||
                 (object.box[1] < 235 && object.box[3] > 245);
       EXPECT_EQ(std::ranges::count_if(parts,
@@ -276,7 +276,7 @@ TEST(DetectOnMaps, ARepeatedMapIsPlainAndTheOthersStayAMosaic) {
   EXPECT_EQ(both.second, alone);
 }
 
-// In pixels, a part of a mosaic has the boxes that the same file has alone.
+// In pixels, a part has the boxes that detect finds in the same file alone.
 TEST(DetectOnMaps, AMosaicChangesNoBoxInPixels) {
   const TemporaryFolder folder;
   write_quarters(folder.path() / "parts", test_picture(192, 192, 1), 96);

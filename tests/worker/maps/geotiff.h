@@ -16,8 +16,8 @@ namespace headroom {
 
 struct Geotiff {
   std::array<double, 6> transform{};
-  std::string system = {};  // in GDAL's form: "EPSG:32633"; "": no system
-  std::vector<std::string> options = {};  // of creation: "TILED=YES"
+  std::string system = {};  // as GDAL writes it: "EPSG:32633"; "": none
+  std::vector<std::string> options = {};  // options of creation, as "TILED=YES"
 };
 
 // Sets the place of an open map; returns whether GDAL accepts it.

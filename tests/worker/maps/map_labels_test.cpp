@@ -39,7 +39,7 @@ struct PixelExtent {
   double x1, y1, x2, y2;
 };
 
-// The place of a pixel in a map's own system.
+// Returns the coordinates of a pixel in the map's own coordinate system.
 std::array<double, 2> place_of_pixel(const Transform& t, double x, double y) {
   return {t[0] + x * t[1] + y * t[2], t[3] + x * t[4] + y * t[5]};
 }
@@ -226,8 +226,8 @@ TEST_F(MapLabels, FilesOfDetectGiveTheSameBoxes) {
   }
 }
 
-// GDAL subtracts turns from a longitude one by one: for 1e200 metres it would
-// never end.
+// GDAL subtracts full turns from a longitude one by one. With a coordinate of
+// 1e200 metres this would never end.
 TEST_F(MapLabels, CoordinatesFarBeyondTheEarthHaveNoPlace) {
   add_map("a.tif", {13.25, 1e-6, 0, 52.5, 0, -1e-6}, "EPSG:4326");
   folder_.write("labels/a.geojson",
@@ -255,7 +255,7 @@ TEST_F(MapLabels, ASystemThatItsOwnCodesContradictIsRefused) {
   add_map("a.tif", kNorthUp, "EPSG:32633");
   const fs::path file = folder_.path() / "images/a.tif";
   auto tags = *codecs::read_geo_tags(file);
-  // This key replaces the last key, which is the unit of the map.
+  // This key replaces the last key, which has the unit of the map.
   constexpr std::array<uint16_t, 4> kGeographicCode = {2048, 0, 1, 9001};
   ASSERT_GE(tags.keys.size(), 12U);
   std::ranges::copy(kGeographicCode, tags.keys.end() - 4);
@@ -313,7 +313,7 @@ struct RoundTheEarth {
   const char* map;
   Transform transform;
   PixelExtent polygon, box;
-  bool is_for_table = true;  // Does the map show enough of it?
+  bool is_for_table = true;  // the map shows enough of it
 };
 
 TEST_F(MapLabels, APolygonStaysInOnePieceRoundTheEarth) {

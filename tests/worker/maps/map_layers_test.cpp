@@ -32,7 +32,7 @@ constexpr int kSide = 2000;
 constexpr Transform kHalfMetres = {500000, 0.5, 0, 5400000, 0, -0.5};
 const std::vector<std::string> kNames = {"car", "bus \"N\""};
 
-// The file is sparse: its pixels, which are never read, take no room.
+// The file is sparse: its pixels are never read, and take no space on the disk.
 void make_map(const fs::path& file, const std::string& system,
               const Transform& transform, int side = kSide) {
   GDALAllRegister();

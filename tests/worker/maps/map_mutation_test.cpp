@@ -1,5 +1,5 @@
 // The plugin gets thousands of damaged GeoTIFFs. Each gives a place or a
-// reason. A map with a place gives finite coordinates, or none.
+// reason. The coordinates of a map with a place are finite or missing.
 #include <gtest/gtest.h>
 
 #include <algorithm>

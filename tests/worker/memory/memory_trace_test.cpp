@@ -94,7 +94,7 @@ TEST(MemoryTrace, HasSlicesPerPhaseAndCountersPerCategory) {
 
 TEST(MemoryTrace, ARecordThatEndsEarlyIsClosedWithANotice) {
   MemoryRecord record = step_record(kOrigin);
-  record.events.resize(3);  // in forward
+  record.events.resize(3);  // the trace ends in forward
   record.is_full = true;
   const Json trace = Json::parse(to_chrome_trace({record}));
   const auto slices = events_of(trace, "X", 0);

@@ -88,7 +88,7 @@ TEST(AveragePrecisionTest, PublishedMatchings) {
 TEST(AveragePrecisionTest, OnlyClassesWithLabelsCount) {
   auto records = records_of({1});
   records.push_back(records[0]);
-  records[1].class_index = 2;  // without labels
+  records[1].class_index = 2;  // a class without labels
   records[1].correct.fill(false);
   const std::vector<int64_t> labels = {1, 3, 0};  // class 1: never detected
   const auto ap = compute_average_precision(records, labels);

@@ -31,7 +31,7 @@ struct BlockCase {
   int64_t width = 5;
   std::vector<int64_t> group_sizes = {2};
   at::ScalarType scalar_type = at::kDouble;
-  int64_t groups = 1;  // of channels
+  int64_t groups = 1;  // the number of channel groups
   layers::ActivationFunction activation = {};
 };
 

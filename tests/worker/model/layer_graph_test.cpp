@@ -117,7 +117,7 @@ TEST_P(LayerGraphPrecision, AnEmptyBatchGivesZeroGradients) {
             at::IntArrayRef({0, 2 * (8 * 12 + 4 * 6), 7}));
 }
 
-// The head is a view of one [N, H, W, anchors * fields] block, which also shows
+// The head is a view of one [N, H, W, anchors * fields] block. This also shows
 // that the maps before it are still channels-last.
 TEST_P(LayerGraphPrecision, HeadsAreViewsOfChannelsLastMemory) {
   LayerGraph graph = tiny_graph(GetParam());

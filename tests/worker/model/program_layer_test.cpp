@@ -196,7 +196,7 @@ TEST(ProgramLayer, StateOfAC3Ghost) {
   EXPECT_EQ(state.batch_norms().size(), 7U);
 }
 
-// A model of one channel gets images of colours, or gray images.
+// A model of one channel accepts images of colours and gray images.
 TEST(ProgramLayer, GrayIsMadeOfColours) {
   const layers::ModelTable table = layers::load_model_table(
       HEADROOM_SOURCE_DIR "/tests/support/models/gray.yaml");

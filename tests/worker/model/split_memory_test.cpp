@@ -47,8 +47,8 @@ class PeersOfZeros final : public HaloExchange, public StatisticsExchange {
 };
 
 struct Bytes {
-  double kept = 0;  // after forward
-  double peak = 0;  // of forward and backward
+  double kept = 0;  // held after forward
+  double peak = 0;  // the maximum in forward and backward
 };
 
 // Bytes beside the weights and their gradients.

@@ -50,7 +50,7 @@ struct SplitCase {
   MakeLayer make;
   int64_t channels = 1;
   int64_t blocks = 1;
-  int64_t rows_per_block = 1;  // of the layer's input
+  int64_t rows_per_block = 1;  // rows of the layer's input in a block
   int64_t width = 1;
   int ranks = 1;
   std::vector<int64_t> group_sizes = {2};
@@ -88,7 +88,7 @@ struct BuiltMapLayer {
 
 struct LayerOutcome {
   at::Tensor out, dx, batch_norm_sums;
-  std::vector<at::Tensor> gradients;  // of the parameters
+  std::vector<at::Tensor> gradients;  // the parameters' gradients
 };
 
 inline at::Tensor map_leaf(const at::Tensor& values) {

@@ -311,7 +311,7 @@ TEST_F(EqualNumbers, BottlenecksThatWouldBeginToAddAreRefused) {
   const at::NoGradGuard no_grad;
   table_.layers[2].repeats = 6;
   model::LayerGraph model(table_, kClasses, at::kDouble, 0);
-  const int64_t shared = 32;  // which both bottlenecks write
+  const int64_t shared = 32;  // channels that both bottlenecks write
   EXPECT_THAT([&] { prune(model, channels_of(model) - shared); },
               ThrowsMessage<Error>(HasSubstr(
                   "tiny.yaml:12:5: Bottleneck from 16 to 32 channels would "

@@ -86,9 +86,9 @@ TEST(ToolFlags, ThatAreNotGiven_HaveTheDefaultsOfTheTable) {
   EXPECT_EQ(flags.weights, "a.pt");
   EXPECT_EQ(flags.share, 0.3);
   EXPECT_EQ(flags.output, "pruned.safetensors");
-  EXPECT_EQ(flags.size, "");    // its default depends on the weights
-  EXPECT_EQ(flags.batch, 2);    // given
-  EXPECT_EQ(flags.threads, 7);  // without a default
+  EXPECT_EQ(flags.size, "");    // the default depends on the weights
+  EXPECT_EQ(flags.batch, 2);    // the given value
+  EXPECT_EQ(flags.threads, 7);  // no default, so it keeps 7
 }
 
 std::string prune_refusal(const std::string& flag) {

@@ -284,7 +284,7 @@ struct Tolerances {
 
 void follow(const std::string& name, at::ScalarType type, int64_t last_update,
             const Tolerances& tolerances) {
-  at::set_num_threads(1);  // as in the reference's run
+  at::set_num_threads(1);  // the reference's run had one thread
   const weights::Safetensors tensors =
       load_parity_tensors("training.safetensors");
   const nlohmann::json scenario = load_parity_json("training.json")[name];

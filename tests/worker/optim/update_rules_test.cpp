@@ -92,7 +92,7 @@ TEST(SgdTest, FirstStepIgnoresTheBuffer) {
   sgd_step(from_zero, g, zero, segments(), groups(), kMomentum, 1, true);
   sgd_step(from_rubbish, g, rubbish, segments(), groups(), kMomentum, 1, true);
   EXPECT_TRUE(at::equal(from_zero, from_rubbish));
-  // With a zeroed buffer, the first step has the same result without the flag.
+  // The flag makes no difference if the buffer is zero before the first step.
   at::Tensor untold = start(at::kDouble);
   zero.zero_();
   sgd_step(untold, g, zero, segments(), groups(), kMomentum, 1, false);

@@ -94,7 +94,7 @@ TEST_F(PytorchFileTest, AFileSaysWhatItHolds) {
     EXPECT_EQ(file.network(), each.says);
     EXPECT_EQ(file.model(), "");
   }
-  // YOLOv5 names the file beside the table.
+  // YOLOv5 stores the name of the file together with the table.
   const std::string older =
       object(global("models.yolo", "SegmentationModel"),
              dict({text("_parameters"), weight, text("yaml_file"),

@@ -1,4 +1,4 @@
-// Which runs a worker without a coordinator changes, and what it says.
+// Tests which runs a worker without a coordinator changes, and its messages.
 #include "worker/run/orphaned_run.h"
 
 #include <gmock/gmock.h>
@@ -55,7 +55,7 @@ TEST_F(OrphanedRunFiles, TheLineThatRank0DidNotWriteIsAdded) {
   EXPECT_EQ(folder_.read("steps.jsonl"), line_of(0) + line_of(1) + line_of(2));
 }
 
-// Its longer steps.jsonl does not mean that this run has gone on.
+// The lines of an older run do not count, although there are more of them.
 TEST_F(OrphanedRunFiles, AnOlderRunIsNamed) {
   std::string lines;
   for (int64_t step = 0; step < 10; ++step) lines += line_of(step);
@@ -68,7 +68,7 @@ TEST_F(OrphanedRunFiles, AnOlderRunIsNamed) {
 TEST_F(OrphanedRunFiles, ARunThatGoesOnMeanwhileKeepsItsLines) {
   const std::filesystem::path steps =
       folder_.write("steps.jsonl", line_of(0) + line_of(1));
-  // The worker waits two seconds for whoever writes this checkpoint.
+  // Another process has begun this checkpoint; the worker waits 2 s for it.
   folder_.write("checkpoints/step-3/state.safetensors", "begun");
   auto line = std::async(std::launch::async,
                          [&] { return save_orphaned_run(carried_); });

@@ -93,7 +93,7 @@ TEST(RunMilestones, WithinALongEpochACheckpointIsDueEachMinute) {
   configs::RunConfig config = config_of(100);
   EXPECT_FALSE(is_checkpoint_due(config, std::chrono::seconds(59)));
   EXPECT_TRUE(is_checkpoint_due(config, std::chrono::seconds(60)));
-  config.checkpoint_every_steps = 4;  // used instead
+  config.checkpoint_every_steps = 4;  // has priority over the seconds
   EXPECT_FALSE(is_checkpoint_due(config, std::chrono::seconds(60)));
   config.checkpoint_every_steps = 0;
   config.nosave = true;

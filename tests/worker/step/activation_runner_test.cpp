@@ -45,9 +45,9 @@ struct Request {
 struct Result {
   std::vector<at::Tensor> gradients;
   at::Tensor batch_norm_sums;
-  int64_t kept_bytes = 0;  // live after the forward, beyond the model
+  int64_t kept_bytes = 0;  // live after forward, without the model
   int64_t peak_bytes = 0;
-  int64_t left_bytes = 0;  // after the backward
+  int64_t left_bytes = 0;  // live after backward
 };
 
 Result forward_and_backward(const Request& request,

@@ -156,7 +156,7 @@ struct Bound {
   // Norms of the gradient, relative. In bfloat16 even the CPU's norm differs
   // from that of float32 by 0.1 after a step.
   double norms = 0;
-  double roundings = 0;  // in the CPU's distance from `unrounded`
+  double roundings = 0;  // times the CPU's distance from `unrounded`
   configs::Precision unrounded = configs::Precision::kFp64;
 };
 
@@ -211,7 +211,7 @@ std::string name_of(const testing::TestParamInfo<Setting>& info) {
 class DeviceTraining : public testing::TestWithParam<Setting> {
  protected:
   static void SetUpTestSuite() {
-    device_of(0);  // before LibTorch is used
+    device_of(0);  // must come before LibTorch is used
     activations::CountingAllocator::install();
     activations::install_saved_tensor_policies();
   }

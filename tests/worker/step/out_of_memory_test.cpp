@@ -36,8 +36,8 @@ struct StepNumbers {
 
 struct Trained {
   std::vector<StepNumbers> steps;
-  std::map<int, std::vector<int64_t>> allocations;  // of each step, by rank
-  std::vector<memory::StepEvent> events;            // of all ranks
+  std::map<int, std::vector<int64_t>> allocations;  // key: rank; per step
+  std::vector<memory::StepEvent> events;            // the events of all ranks
 };
 
 configs::RunConfig config_of(const Case& of) {
@@ -196,7 +196,7 @@ INSTANTIATE_TEST_SUITE_P(
                          plan::ActivationPolicy::kLean},
                     Case{"zero3_pipeline2", "data=2,pipeline=2", 3, 4, 4, 4},
                     Case{"pipeline2", "pipeline=2", 0, 4, 1, 1},
-                    // In these cases layers are fetched ahead.
+                    // In these cases the weights of a layer are fetched ahead.
                     Case{"zero3_spanning_gloo", "data=2", 3, 4, 4, 4,
                          plan::ActivationPolicy::kKeep, 3,
                          RankBackend::kNetwork},

@@ -29,7 +29,7 @@ namespace headroom::step {
 namespace {
 
 constexpr int64_t kImages = 3, kHeight = 96, kWidth = 128, kStride = 32;
-constexpr int64_t kLayers = 25;  // of yolov5n's table
+constexpr int64_t kLayers = 25;  // the layers of yolov5n's table
 constexpr double kTolerance = 1e-9;
 
 // Boxes of every size, also on the cuts between rows of blocks and at the
@@ -110,7 +110,7 @@ struct Outcome {
   std::vector<std::string> names;
   std::vector<at::Tensor> gradients;
   at::Tensor boxes;            // decoded in evaluation
-  int64_t num_layer_runs = 0;  // if layers are recomputed
+  int64_t num_layer_runs = 0;  // counted if layers are recomputed
   int64_t halo_bytes = 0;      // sent along the spatial axis, in training
 };
 

@@ -40,7 +40,8 @@ TEST(StepReports, OfThreeRanks_LossesAreSummedAndBytesKeptApart) {
 
 using data_parallel::Outcome;
 
-// The verdict of these ballots, one per rank, with a squared norm of `norm`.
+// Returns the verdict of a vote in which each rank has one of these outcomes
+// and the squared norm is `norm`.
 data_parallel::Verdict verdict_of(const std::vector<Outcome>& outcomes,
                                   double norm) {
   data_parallel::Verdict verdict;

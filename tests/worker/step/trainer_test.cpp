@@ -124,7 +124,7 @@ TEST(Trainer, OutOfMemoryAnywhereInTheStepCostsNothingButTime) {
   activations::CountingAllocator::install();
   activations::install_saved_tensor_policies();
   OneRank reference;
-  reference.run.trainer();  // which allocates too
+  reference.run.trainer();  // making the trainer allocates too
   const int64_t before_step =
       activations::CountingAllocator::instance().allocations();
   const StepResult expected = reference.run.step();

@@ -23,11 +23,11 @@ namespace headroom::step {
 
 struct ZeroRun {
   int ranks = 1;
-  int spatial = 1;  // ranks that share an image; here each has own samples
+  int spatial = 1;  // ranks of an image; here with own samples
   int zero_stage = 0;
   optim::OptimizerKind optimizer = optim::OptimizerKind::kSgd;
   int steps = 4;
-  int64_t samples = 5;  // of the global batch
+  int64_t samples = 5;  // samples of the global batch
   int micro_batches = 2;
   int64_t accumulate = 1;
   int64_t freeze = 0;

@@ -256,7 +256,7 @@ TEST(ZeroTraining, AFailedStepLeavesTheStateAlone) {
       for (const auto& [name, tensor] : whole_state(state, &mesh)) {
         EXPECT_TRUE(at::equal(tensor, before.at(name))) << name;
       }
-      run_step(run, state, world, 1);  // the next step works
+      run_step(run, state, world, 1);  // the next step must work
     });
   }
 }

@@ -213,7 +213,7 @@ TEST_F(DetectService, WhatIsNoRequestEndsIt) {
               HasSubstr("what arrives on standard input is no request"));
 }
 
-// As an answer it would look like a fault of the picture.
+// If the service answered, the client would blame the picture for the fault.
 TEST_F(DetectService, AFailureOfTheNetworkEndsIt) {
   *opened_->weights().model->state().front().tensor = at::zeros({1});
   const ServiceRequest request = {.kind = RequestKind::kFile,

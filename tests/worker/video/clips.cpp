@@ -9,7 +9,7 @@
 namespace headroom::video {
 namespace {
 
-constexpr int kMicroseconds = 100'000;  // of a picture
+constexpr int kMicroseconds = 100'000;  // the duration of a picture
 
 std::string number(uint32_t value) {
   std::string bytes;

@@ -72,7 +72,7 @@ class Video : public ::testing::Test {
                                     int64_t max_pixels = kManyPixels) {
     return open(file, ReadOptions{.max_pixels = max_pixels});
   }
-  // Why the file is not read.
+  // Returns the reason why the file is not read.
   std::string refusal(const fs::path& file, int64_t max_pixels = kManyPixels) {
     return open(file, max_pixels) ? "read" : reason_;
   }
@@ -230,7 +230,7 @@ TEST_F(Video, AVideoWithSoundIsRead) {
   }
 }
 
-// Decoders have names of their own, which differ from those of the codecs.
+// A decoder has another name than the codec that it decodes.
 TEST_F(Video, OnlyListedDecodersOpenVideos) {
   EXPECT_EQ(
       refusal(made_by_ffmpeg("clip.avi", all_of({kFilm, {"-c:v", "msmpeg4"}}))),
@@ -269,7 +269,7 @@ TEST_F(Video, ACutBetweenTwoPicturesIsReported) {
   EXPECT_EQ(
       fault_of("cut.avi", avi.substr(0, avi.rfind("00dc", avi.find("idx1")))),
       "it ends after 29 of 30 pictures");
-  // Here the index comes first.
+  // In this file the index comes first.
   const std::string mov = read_bytes(made_by_ffmpeg(
       "whole.mov",
       all_of({kFilm, {"-c:v", "mjpeg", "-movflags", "faststart"}})));
@@ -354,7 +354,7 @@ TEST_F(Video, UnreadableVideosListTheSupportedFormats) {
   EXPECT_THAT(refusal_of("no video"), StartsWith("it cannot be opened ("));
 }
 
-// Such lists are recognised by their content, under any name.
+// Lists of other files are recognised by their content, under any name.
 TEST_F(Video, ListsOfOtherFilesAreNotFollowed) {
   const fs::path clip = written(48, 64, 5);
   for (const std::string& text :
@@ -464,7 +464,7 @@ TEST_F(Video, MemoryDoesNotGrowWithTheLength) {
     }
     return resident_kib() - before;
   };
-  grown(20);  // allocated once
+  grown(20);  // allocates buffers that are kept
   EXPECT_LT(grown(600), 600 * 240 * 320 * 3 / 1024 / 50)
       << "a fiftieth of the pictures";
 }

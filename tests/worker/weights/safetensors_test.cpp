@@ -253,7 +253,7 @@ TEST_F(DamagedSafetensors, EveryFieldWithEveryWrongValueIsRefused) {
         nlohmann::json header = original;
         if (header[tensor][field] == value) continue;
         header[tensor][field] = value;
-        // One wrong value is accepted: the shape [] or [1] of `count` has the
+        // One wrong shape is accepted: `count` with [1] instead of [] has the
         // same single element.
         if (header[tensor]["shape"] == nlohmann::json{1} &&
             std::string(tensor) == "count")

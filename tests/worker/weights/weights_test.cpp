@@ -143,7 +143,7 @@ class ClassesByName : public WeightsTest {
     return load_weights(path("w"), *loaded_,
                         {.mode = LoadMode::kTransfer, .class_names = here});
   }
-  // Whether the model has the file's row for this field of the head.
+  // Whether the model's field has the values of the file's field `from`.
   bool is_taken(int64_t field, int64_t from) {
     return at::equal(rows_of(*loaded_, field), rows_of(*saved_, from));
   }
@@ -256,7 +256,7 @@ TEST_F(WeightsTest, HalfPrecisionFilesLoad) {
 TEST_F(WeightsTest, ATableThatNeedsMoreThanTheFileHoldsIsRefused) {
   model::LayerGraph graph = nano(2, at::kFloat, 1);
   layers::ModelTable table = layers::load_model_table("yolov5n");
-  table.activation = layers::kRelu;  // no shipped table: the file contains it
+  table.activation = layers::kRelu;  // not shipped, so the file has it
   save_weights(path("sound.safetensors"), graph.state(),
                layers::model_metadata("own.yaml", table));
   EXPECT_EQ(open_weights(path("sound.safetensors"), "").class_names.size(), 2U);

@@ -50,7 +50,7 @@ std::string refusal(const std::string& flags) {
 }
 
 TEST(PlanForecast, FourThousandCardsAreForecastWithinTwoSeconds) {
-  // Processor time: other programs may use the cores.
+  // Processor time is measured, because other programs may use the cores.
   const std::clock_t begin = std::clock();
   const PlanReport report = answer("--cluster p5.48xlarge:512 --batch 65536");
   const double seconds =
@@ -84,7 +84,7 @@ TEST(PlanForecast, AMeasuredRateAndNetworkAreTaken) {
       "0.8,1");
   ASSERT_TRUE(report.forecast.has_value());
   const PlanForecast& forecast = *report.forecast;
-  // The time of the eight images of one process.
+  // This is the time that one process needs for its eight images.
   EXPECT_NEAR(forecast.step.compute, 0.4, 1e-9);
   EXPECT_EQ(forecast.basis.machines.number, 2);
   EXPECT_DOUBLE_EQ(forecast.basis.machines.between.bytes_per_second, 1e8);

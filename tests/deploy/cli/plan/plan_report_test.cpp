@@ -87,7 +87,7 @@ TEST(PlanReport, UnevenSharesAreListed) {
   config.micro_batch_size = 4;
   const PlanReport report = make_plan_report(config, 3, false);
   const std::string text = plan_report_text(report);
-  // Groups are not split: three ranks share four groups.
+  // Groups are not split, so one of the three ranks gets two of four groups.
   EXPECT_THAT(text, HasSubstr("0          0-7      2 of 4"));
   EXPECT_THAT(text, HasSubstr("1          8-11     2: 8-11, none"));
   EXPECT_THAT(text, HasSubstr("2          12-15    2: 12-15, none"));

@@ -22,7 +22,7 @@ namespace {
 std::atomic<bool> has_no_descriptor = false;
 }
 
-// Instead of the system's function.
+// Replaces the system's function, and fails while has_no_descriptor is true.
 extern "C" int eventfd(unsigned int count, int flags) noexcept {
   if (!has_no_descriptor) {
     return static_cast<int>(syscall(SYS_eventfd2, count, flags));
@@ -151,7 +151,7 @@ TEST(ChildProcess, OneWhoseOutputCannotBeReadIsEnded) {
   }
   has_no_descriptor = false;
   close(ends[1]);
-  // The child had the other copy of the writing end.
+  // Only the child had another copy of the writing end; it has ended.
   pollfd reading{.fd = ends[0], .events = 0, .revents = 0};
   EXPECT_EQ(poll(&reading, 1, /*milliseconds=*/2000), 1);
   close(ends[0]);

@@ -46,8 +46,8 @@ TEST(CoreBinding, EachWorkerHasTheNodeOfItsShare) {
   }
   // There are more workers than cores.
   EXPECT_EQ(cores_of_worker(kTwoNodes, kAll, 15, 16, 1), kTwoNodes[1]);
-  // The share of this worker spans both nodes, and so does that of a single
-  // worker.
+  // The share of this worker is in two nodes, so it is not bound. The same
+  // holds for a single worker.
   EXPECT_TRUE(cores_of_worker(kTwoNodes, kAll, 1, 3, 2).empty());
   EXPECT_TRUE(cores_of_worker(kTwoNodes, kAll, 0, 1, 8).empty());
 }
@@ -73,11 +73,11 @@ class DevicesOfNps4 {
     const std::vector<std::pair<std::string, std::string>> devices = {
         {"0000:07:00.0", "48-63,176-191"},  // cards 0 and 1
         {"0000:0f:00.0", "48-63,176-191"},
-        {"0000:47:00.0", "16-31,144-159"},  // 2 and 3
+        {"0000:47:00.0", "16-31,144-159"},  // cards 2 and 3
         {"0000:4e:00.0", "16-31,144-159"},
-        {"0000:87:00.0", "112-127,240-255"},  // 4 and 5
+        {"0000:87:00.0", "112-127,240-255"},  // cards 4 and 5
         {"0000:90:00.0", "112-127,240-255"},
-        {"0000:b7:00.0", "80-95,208-223"},  // 6 and 7
+        {"0000:b7:00.0", "80-95,208-223"},  // cards 6 and 7
         {"0000:bd:00.0", "80-95,208-223"}};
     for (const auto& [address, cores] : devices) {
       std::filesystem::create_directories(folder_.path() / address);
@@ -110,7 +110,7 @@ TEST(CoreBinding, AWorkerIsBoundNearItsCard) {
     EXPECT_EQ(machine.of_card(card), parse_cores("112-127,240-255")) << card;
   }
   EXPECT_EQ(machine.of_card(0), parse_cores("48-63,176-191"));
-  // If the rank decided, the cores would be a quarter of the second socket.
+  // Without its card, the worker would get a quarter of the second socket.
   EXPECT_NE(machine.of_card(2), machine.of_card(6));
 }
 

@@ -16,7 +16,7 @@ TEST(Interrupts, SignalsInQuickSuccessionAreOneRequest) {
   // If this test runs as a background job, SIGINT is ignored from the start;
   // the default must be restored.
   std::signal(SIGINT, SIG_DFL);
-  interrupts::install(std::chrono::hours(1));  // other tests follow
+  interrupts::install(std::chrono::hours(1));  // must not end later tests
   const interrupts::Watch watch;
   EXPECT_EQ(interrupts::count(), 0);
   std::raise(SIGINT);
@@ -52,8 +52,8 @@ TEST(Interrupts, TheSecondEndsAProcessWhoseThreadsAllWait) {
           std::this_thread::sleep_for(std::chrono::milliseconds(66));
           std::raise(SIGINT);
         }
-        // Destructors that wait for ever run after the watch.
-        for (int i = 0; i < 30; ++i) sleep(1);  // signals interrupt it
+        // The process then hangs, as in a destructor that waits forever.
+        for (int i = 0; i < 30; ++i) sleep(1);  // a signal ends it early
         std::_Exit(1);
       },
       ::testing::ExitedWithCode(130),

@@ -21,7 +21,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// A machine that has only one file.
+// A machine on which only the file `path` can be read; it contains `text`.
 LauncherMachine machine(const std::string& name, const std::string& path = "",
                         const std::string& text = "") {
   return {.name = name,
@@ -50,7 +50,7 @@ std::string refusal(const Environment& environment,
 // The variables that a launcher documents, and the job that must be read from
 // them; by default this is the second of two agents.
 struct Documented {
-  std::string name = {};  // the name of its row
+  std::string name = {};  // the name of a row in launchers()
   std::string variables = {};
   LauncherMachine where = machine("here");
   int rank = 1;
@@ -232,7 +232,7 @@ TEST(ReadLauncher, EachDocumentedEnvironmentIsItsRow) {
 }
 
 TEST(ReadLauncher, EachRowIsDocumentedHereAndInTheGuide) {
-  std::set<std::string> tested = {"PMIx"};  // below: PMIx alone is refused
+  std::set<std::string> tested = {"PMIx"};  // has a test of its own
   for (const Documented& one : documented()) tested.insert(one.name);
   std::ifstream file(HEADROOM_SOURCE_DIR "/deploy/guide/many_cards.md");
   std::ostringstream guide;

@@ -73,7 +73,7 @@ TEST(LineLog, TheNewestLinesStayWithinTheLimit) {
   EXPECT_FALSE(fs::exists(run.path() / "logs/coordinator.3.jsonl"));
   EXPECT_GT(bytes, 2 * 800);
   ASSERT_FALSE(kept.empty());
-  // The kept lines go up to the last one, without a gap.
+  // No line is missing between the first kept line and the newest one.
   EXPECT_EQ(kept.back(), kLines - 1);
   EXPECT_EQ(kept.back() - kept.front() + 1, static_cast<int>(kept.size()));
   EXPECT_EQ(files, 3);
@@ -120,7 +120,7 @@ TEST(LineLog, AFolderThatCannotBeWrittenToIsNoFailure) {
   EXPECT_EQ(run.read("logs"), "a file");
 }
 
-// Another user may have planted it in a run's folder.
+// Another user may have created the link in a run's folder.
 TEST(LineLog, ALinkIsNotFollowed) {
   for (const char* name :
        {"logs/workers.jsonl", "logs/.workers.lock", "logs"}) {

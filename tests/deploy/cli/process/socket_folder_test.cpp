@@ -26,8 +26,8 @@ bool is_locked(const fs::path& folder) {
   return ::flock(opened.get(), LOCK_EX | LOCK_NB) != 0;
 }
 
-// Programs that start together look at each other's folders, and hold the locks
-// of these for a moment.
+// Programs that start together check each other's folders, and lock each of
+// them for a moment.
 TEST(SocketFolder, IsLockedAlsoWhenOthersLookAtIt) {
   const testing::TemporaryFolder root;
   const char* const before = std::getenv("TMPDIR");

@@ -260,7 +260,7 @@ TEST(RunsTable, ComparesTheRunsOfAFolderAndNamesTheSettingsThatDiffer) {
   root.write("small/summary.json",
              R"({"map50": 0.8, "map": 0.5, "peak_bytes": [1048576, 2097152],)"
              R"( "wall_seconds": 75.2})");
-  // The slow step is no measure of the run's speed.
+  // The first step is slow; its rate is not the run's speed.
   root.write("small/steps.jsonl",
              "{\"step\": 0, \"images_per_second\": 2}\n"
              "{\"step\": 1, \"images_per_second\": 20}\n"

@@ -108,7 +108,7 @@ TEST(CopyPaste, PixelsUnderTheMirroredOutlineAreThoseOfTheObject) {
 TEST(CopyPaste, LinesThereAndBackJoinPartsAndOverlapsAreNoSource) {
   const cv::Mat before = test_picture(20, 40, 2);
   cv::Mat pixels = before.clone();
-  // One outline joins two squares, which are mirror images of each other.
+  // One outline contains two squares, which are mirror images of each other.
   PixelOutline parts = rectangle(4, 4, 10, 10);
   parts.push_back(parts[0]);
   for (const cv::Point2d& point : rectangle(30, 4, 36, 10)) {

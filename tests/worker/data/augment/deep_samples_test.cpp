@@ -80,7 +80,7 @@ double DeepSamples::fetched(const PictureRecipe& picture,
 // The samples cover warps, mosaics of four and of nine, mixup and flips.
 TEST_P(DeepSamples, AreTheFloatReferenceRounded) {
   configs::Hyperparameters hyp = everything();
-  hyp.copy_paste = 0;  // it merges all tiles into one
+  hyp.copy_paste = 0;  // copy-paste merges all tiles into one
   int mixed = 0, mosaics = 0;
   for (int64_t sample = 0; sample < 40; ++sample) {
     const PlannedSample plan =

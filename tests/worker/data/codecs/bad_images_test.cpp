@@ -19,8 +19,8 @@ namespace {
 namespace fs = std::filesystem;
 
 struct Verdict {
-  ImageSize size;      // of a good file
-  const char* reason;  // for a bad file, part of the reason
+  ImageSize size;      // the size of a good file
+  const char* reason;  // part of the reason against a bad file
 };
 
 const std::map<std::string, Verdict>& verdicts() {

@@ -84,8 +84,8 @@ TEST_F(TiffPages, AFileOfThatVeryNameIsItself) {
 
 TEST_F(TiffPages, ACompressionThatIsNotReadIsNamed) {
   std::string bytes = read_bytes(stack_);
-  // LZW is 5; Aperio's JPEG 2000 is 33003. The entry begins with tag 259, type
-  // 3 and count 1.
+  // The compression LZW has the number 5, and Aperio's JPEG 2000 has 33003. The
+  // entry begins with tag 259 (compression), type 3 and count 1.
   const std::string entry{"\x03\x01\x03\x00\x01\x00\x00\x00\x05\x00", 10};
   const size_t at = bytes.find(entry);
   ASSERT_NE(at, std::string::npos);

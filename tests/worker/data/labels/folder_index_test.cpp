@@ -220,7 +220,7 @@ TEST_F(FolderIndexFiles, MoreImagesThanABlockHolds) {
   scan(kept_);
   const std::string bytes = encode_bmp(test_picture(4, 4, 1));
   const int many = static_cast<int>(FolderIndex::kMostImages) + 500;
-  for (int i = 0; i < many; ++i) {  // in the middle of the block
+  for (int i = 0; i < many; ++i) {  // sorted between the other images
     write(folder_.path() /
               ("images/train/2" + std::to_string(10000 + i) + ".bmp"),
           bytes);
@@ -329,7 +329,7 @@ TEST_F(FolderIndexFiles, OtherClassesReadTheLabelsAgainAndAreNoChangeOfFiles) {
   scan(kept_);
   const auto expect_one_reading = [&] {
     if (num_reads() >= 0) {
-      EXPECT_GT(reads_of_scan(), kImages / 2);  // some have no labels
+      EXPECT_GT(reads_of_scan(), kImages / 2);  // some images have no labels
     }
     EXPECT_THAT(notes_of_scan(), IsEmpty());
     expect_few(reads_of_scan());
@@ -520,7 +520,7 @@ TEST(FolderIndexPlace, FileSystemsThatTakeTimesFromProgramsAreNotTrusted) {
   for (const int64_t type : {0xEF53, 0x58465342, 0x01021994, 0x6969}) {
     EXPECT_TRUE(keeps_status_times(type)) << std::hex << type;
   }
-  // These are FUSE, exFAT, FAT and squashfs; SMB follows.
+  // These numbers are FUSE, exFAT, FAT and squashfs. The last check is for SMB.
   for (const int64_t type : {0x65735546, 0x2011BAB0, 0x4D44, 0x73717368}) {
     EXPECT_FALSE(keeps_status_times(type)) << std::hex << type;
   }

@@ -80,7 +80,7 @@ class DegreeMaps : public maps::MapApi {
  public:
   static constexpr int kHeight = 20, kWidth = 30;
   bool hides_bounds = false;
-  std::map<std::string, std::array<double, 6>> transforms;  // by file name
+  std::map<std::string, std::array<double, 6>> transforms;  // key: file name
 
   std::optional<maps::MapPlace> place_of(const std::string& file,
                                          std::string& reason) override {

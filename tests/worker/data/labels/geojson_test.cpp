@@ -83,7 +83,7 @@ TEST(GeoJsonText, RingsAreOutlinesOrHoles) {
   EXPECT_FALSE(feature.rings[0].is_hole);
   EXPECT_TRUE(feature.rings[1].is_hole);
   EXPECT_FALSE(feature.rings[2].is_hole);
-  EXPECT_EQ(feature.rings[2].end, 12);  // without the closing vertex
+  EXPECT_EQ(feature.rings[2].end, 12);  // the closing vertex is not stored
 }
 
 TEST(GeoJsonText, GeometriesThatAreNoPolygonAreNamed) {
@@ -373,7 +373,7 @@ TEST_F(GeoJsonLabels, AFileForManyImagesIsCutAtTheirEdges) {
   const LabelFile left = reader->read(0, kSize).labels;
   EXPECT_THAT(left.boxes, ElementsAre(BoxLabel{1, .875F, .5F, .25F, .5F},
                                       BoxLabel{0, .9375F, .5F, .125F, 1}));
-  ASSERT_THAT(left.faults, SizeIs(1));  // of the feature that names left.bmp
+  ASSERT_THAT(left.faults, SizeIs(1));  // for the feature that names left.bmp
   EXPECT_EQ(left.faults[0].kind, DataFaultKind::kOutOfRange);
   const LabelFile right = reader->read(1, kSize).labels;
   EXPECT_THAT(right.boxes, ElementsAre(BoxLabel{1, .125F, .5F, .25F, .5F},

@@ -29,7 +29,7 @@ struct Odd {
   std::string name;
   Files files;          // %d in a name: one file for each image
   std::string said;     // part of the report or of the refusal
-  bool is_read = true;  // with exactly the boxes above
+  bool is_read = true;  // true: read with exactly the boxes above
   std::string yaml = "train: images\nval: images\nnames: [a, b]\n";
 };
 
@@ -109,7 +109,7 @@ std::vector<Odd> odd_sets() {
        "4 boxes\n",
        true,
        kCocoYaml},
-      // Units.
+      // Boxes in other units.
       {"coco in fractions",
        {{"t.json", coco("", R"("bbox": [0.1, 0.25, 0.4, 0.5])")}},
        "fractions",
@@ -132,7 +132,7 @@ std::vector<Odd> odd_sets() {
        {{"labels/%d.txt", "1 12 10 16 10\n"}},
        "4 in pixels",
        false},
-      // Poses.
+      // Rows with the keypoints of a pose.
       {"a pose of 17 points",
        {{"labels/%d.txt",
          "1 .3 .5 .4 .5 "
@@ -146,7 +146,7 @@ std::vector<Odd> odd_sets() {
       {"an outline stays an outline",
        {{"labels/%d.txt", "1 .1 .25 .5 .25 .5 .75 .1 .75\n"}},
        "4 boxes\n"},
-      // Line ends and blanks.
+      // Unusual line ends and blanks.
       {"labels with CR",
        {{"labels/%d.txt", "# b\r1 .3 .5 .4 .5\r"}},
        "4 boxes\n"},
@@ -188,7 +188,7 @@ std::vector<Odd> odd_sets() {
       {"a duplicate",
        {{"labels/%d.txt", "1 .3 .5 .4 .5\n1 .3 .5 .4 .5\n"}},
        "8 objects = 4 boxes + 4 dropped"},
-      // Corners and missing boxes.
+      // Exchanged corners and missing boxes.
       {"voc without bndbox",
        {{"images/%d.xml",
          voc("<name>b</name><polygon><x1>4</x1><y1>5</y1><x2>20</x2><y2>5</y2>"
@@ -223,10 +223,10 @@ std::vector<Odd> odd_sets() {
        "labels/77.txt"},
       {"classes.txt is no label", with("labels/classes.txt", "a\nb\n"),
        "4 boxes\n"},
-      // Hidden copies.
+      // Copies of images that programs hide.
       {"__MACOSX", with("images/__MACOSX/._0.bmp", "x"), "1 hidden copy"},
       {"Thumbs.db", with("images/Thumbs.db", "x"), "4 boxes\n"},
-      // Other formats.
+      // Formats of other programs.
       {"semicolons", {{"labels/%d.txt", "1;.3;.5;.4;.5\n"}}, "commas"},
       {"names with blanks",
        {{"labels/%d.txt", "big cat .3 .5 .4 .5\n"}},
@@ -253,7 +253,7 @@ std::vector<Odd> odd_sets() {
        "BDD100K",
        false,
        kCocoYaml},
-      // Windows.
+      // Paths as Windows writes them.
       {"a list with backslashes below the list",
        with("t.txt", list(".\\images\\", ".bmp\r\n")), "4 boxes\n", true,
        list_yaml},
@@ -261,7 +261,7 @@ std::vector<Odd> odd_sets() {
        "path: .\\\ntrain: .\\images\nval: images\nnames: [a, b]\n"},
       {"a drive in a list with slashes",
        with("t.txt", list("D:/images/", ".bmp\n")), "drive", false, list_yaml},
-      // One bad value.
+      // Files with a single bad value.
       {"coco with Infinity",
        {{"t.json", coco("", R"("bbox": [4, 5, 16, 10]},
 {"image_id": 0, "category_id": 1, "bbox": [1, 1, -Infinity, 9])")}},

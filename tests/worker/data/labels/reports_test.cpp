@@ -103,7 +103,7 @@ const std::vector<Report>& reports() {
       {"23-exif-raw-labels",
        4,
        {"labelled at 96 x 64, as the image is stored", "boxes turned"}},
-      // Fractions, pixels, corners, centres.
+      // Boxes as fractions, in pixels, by corners and by centres.
       {"19-csv-normal", kDrawn, {"fractions"}},
       {"18-xyxy-normal", kDrawn, {"corners"}},
       {"18-pixels-1based",
@@ -114,7 +114,7 @@ const std::vector<Report>& reports() {
       {"01-pose-2d", kDrawn, {"keypoints"}},
       {"02-pose-3d-4", kDrawn, {"keypoints"}},
       {"02-pose-3d-5", kDrawn, {"keypoints"}},
-      // Line ends and blanks.
+      // Unusual line ends and blanks.
       {"12-voc-spaces", kDrawn, {}},
       {"16-lists/comment.yaml", kDrawn, {}},
       {"16-lists/cr.yaml", kDrawn, {}},
@@ -147,7 +147,7 @@ const std::vector<Report>& reports() {
        {"3 label file that no image reads", "Train0.txt", "train2 .txt",
         "train1.txt", "2 images without a label file"}},
       {"17-yaml/pathlabels.yaml", kRefused, {"images/train"}},
-      // Copies that programs hide.
+      // Copies of images that programs hide.
       {"15-hidden-copies",
        kDrawn,
        {"4 images (0 without boxes)", "8 hidden copies"}},
@@ -173,7 +173,7 @@ const std::vector<Report>& reports() {
       {"19-labelme", kRefused, {"LabelMe"}},
       {"19-supervisely", kRefused, {"Supervisely"}},
       {"19-via", kRefused, {"VIA"}},
-      // Windows.
+      // Paths as Windows writes them.
       {"16-lists/windows.yaml", kDrawn, {}},
       {"16-lists/drive.yaml", kRefused, {"drive"}},
       {"17-yaml/backslash_plain.yaml", kDrawn, {}},
@@ -182,7 +182,7 @@ const std::vector<Report>& reports() {
       {"17-yaml/home.yaml", kRefused, {"~"}},
       {"17-yaml/env.yaml", kRefused, {"${DATA}", "variable"}},
       {"17-yaml/stray_quote.yaml", kRefused, {"quote"}},
-      // One bad value loses only that value.
+      // A single bad value loses only that value.
       {"17-yaml/supervisely.yaml", kDrawn, {"colors"}},
       {"17-yaml/yolov6.yaml", kDrawn, {"is_coco"}},
       {"17-yaml/yolov7.yaml", kDrawn, {"anno_path"}},

@@ -41,7 +41,7 @@ TEST_F(Store, LoadsAndFits) {
 TEST_F(Store, ABrokenImageIsGrayAndNamed) {
   folder_.write("images/1.bmp", "BM broken");
   ImageStore store(dataset_, options(1 << 20));
-  for (int round = 0; round < 2; ++round) {  // decoded, then from the cache
+  for (int round = 0; round < 2; ++round) {  // the second is from the cache
     const augment::LoadedImage image = store.load(0, codecs::kAllRows);
     EXPECT_NE(image.fault.find("images/1.bmp: "), std::string::npos);
     EXPECT_TRUE(image.labels.empty());

@@ -175,14 +175,14 @@ TEST_F(LoaderMemory, RandomCrops) {
   const Loaded beside = load("small", false);
   EXPECT_LT(windows.cost.bytes, shrunk.cost.bytes * 2 / 3);
   EXPECT_LT(windows.predicted, shrunk.predicted / 2);
-  constexpr int64_t kRounding = int64_t{1} << 20;  // of pages and of the heap
+  constexpr int64_t kRounding = int64_t{1} << 20;  // for pages and the heap
   EXPECT_LE(windows.cost.bytes - beside.cost.bytes,
             windows.predicted - beside.predicted + kRounding);
 }
 
 TEST_F(LoaderMemory, TiffOfBands) {
   constexpr int kBands = 5;
-  constexpr int64_t kBeside = int64_t{2} << 20;  // a strip, the heap
+  constexpr int64_t kBeside = int64_t{2} << 20;  // for a strip and the heap
   for (const bool planar : {false, true}) {
     const std::string name = planar ? "TIFF of planes" : "TIFF of bands";
     const std::string bytes =
@@ -194,7 +194,7 @@ TEST_F(LoaderMemory, TiffOfBands) {
 // Images of 16 bits take twice the bytes, and the loader's own estimate
 // includes that.
 TEST_F(LoaderMemory, SixteenBits) {
-  constexpr int64_t kBeside = int64_t{2} << 20;  // rows in progress, the heap
+  constexpr int64_t kBeside = int64_t{2} << 20;  // room for rows and the heap
   cv::Mat deep;
   picture_.convertTo(deep, CV_16U, 257);
   EXPECT_LE(compare("PNG of 16 bits", codecs::encode_png_bytes(deep),

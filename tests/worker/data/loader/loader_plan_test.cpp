@@ -149,7 +149,7 @@ TEST_F(Plan, ThreadsOfARankWithSomeRowsNeedLess) {
     split.host_memory_limit_bytes = 6 * kPicture;
     const auto threads = [&] { return LoaderPlan(split).budget().num_threads; };
     EXPECT_EQ(threads(), 1);
-    // Validation pads by half a stride.
+    // For validation, an image is padded by half a stride.
     split.own_rows = [](int64_t height) {
       return plan::SampleRange{0, height / 4};
     };
@@ -168,7 +168,7 @@ TEST_F(Plan, CopyPasteNeedsAMosaicOfOnePieceWhereLabelsArePolygons) {
   LoaderOptions asked = options(LoaderMode::kTrainMosaic);
   const int64_t without = LoaderPlan(asked).budget().thread_bytes;
   asked.hyp.copy_paste = 0.1;
-  EXPECT_EQ(LoaderPlan(asked).budget().thread_bytes, without);  // boxes only
+  EXPECT_EQ(LoaderPlan(asked).budget().thread_bytes, without);  // no outlines
   folder_.write("labels/train/100.txt", "1 .1 .1 .5 .1 .3 .6\n");
   const labels::Dataset polygons = indexed_images(folder_, "images");
   EXPECT_EQ(polygons.num_polygons(), 1);

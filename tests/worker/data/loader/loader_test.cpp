@@ -465,7 +465,7 @@ TEST_F(LoaderTest, TargetsAreAssignedPerMicroBatch) {
 
 TEST_F(LoaderTest, ARankWithoutSamplesGetsAnEmptyBatch) {
   LoaderOptions last = of_rank(options(), 1, 2);
-  last.global_batch_size = 22;  // then one sample is left
+  last.global_batch_size = 22;  // the last batch has one sample
   std::atomic<int> calls = 0;
   last.micro_batch_size = 22;
   last.assign = [&](const std::vector<loss::LabelRow>&, int64_t, int64_t) {

@@ -28,13 +28,13 @@ std::vector<int64_t> numbers(int64_t begin, int64_t count) {
 TEST(ReadingPace, FollowsTheNewestFiles) {
   ReadingPace pace;
   EXPECT_FALSE(pace.is_slow());
-  pace.note(milliseconds(5));  // one slow file may be chance
+  pace.note(milliseconds(5));  // one slow file is no evidence
   EXPECT_FALSE(pace.is_slow());
   for (int i = 0; i < 4; ++i) pace.note(milliseconds(5));
   EXPECT_TRUE(pace.is_slow());
   for (int i = 0; i < 30; ++i) pace.note(microseconds(40));
   EXPECT_FALSE(pace.is_slow());
-  pace.note(milliseconds(60000));  // a stall is over in some twenty files
+  pace.note(milliseconds(60000));  // has an effect for some twenty files
   for (int i = 0; i < 20; ++i) pace.note(microseconds(40));
   EXPECT_FALSE(pace.is_slow());
 }
@@ -97,7 +97,7 @@ TEST(ReadAhead, OnlyReadsDecideWhetherItIsSlow) {
     if (sample % 2 == 0) throw std::runtime_error("unreadable");
     return sample < 1000 ? std::optional(microseconds(9000)) : std::nullopt;
   });
-  ahead.want(numbers(1, 160));  // requests the 1st, the 17th, ... of them
+  ahead.want(numbers(1, 160));  // every 16th of them is requested
   EXPECT_TRUE(comes_true([&] { return asked == 10; }));
   for (int i = 0; i < 3; ++i) ahead.want(numbers(1001, 100));
   EXPECT_TRUE(comes_true([&] { return asked == 310; }));

@@ -17,7 +17,7 @@ class RenderedBatches : public LoaderFixture {
 
   void expect_as_on_the_cpu(LoaderOptions options) {
     options.global_batch_size = 6;
-    options.micro_batch_size = 5;  // more than are rendered at a time
+    options.micro_batch_size = 5;  // more than the device renders at a time
     const std::vector<Batch> made = take(options, kBatches);
     options.packs_samples = true;
     options.allocate_images = step::page_locked_images(device_);

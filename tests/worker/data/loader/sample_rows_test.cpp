@@ -98,8 +98,8 @@ TEST(SampleRows, WarpsWithPerspective) {
   expect_rows_of_warps(hyp, 200);
 }
 
-// Extreme warps: the first shows nothing of the picture, the second one point
-// of it everywhere.
+// Extreme warps: the first shows nothing of the picture, and the second shows
+// the same point of the picture everywhere.
 TEST(SampleRows, WarpsThatShowNothing) {
   augment::Warp away;
   away.matrix(1, 2) = 1e7;
@@ -192,7 +192,7 @@ class SampleRowsOf : public ::testing::Test {
     });
   }
 
-  // All augmentations.
+  // Hyper-parameters with more augmentations than the defaults.
   static configs::Hyperparameters augmented() {
     configs::Hyperparameters hyp;
     hyp.degrees = 10;
@@ -247,7 +247,7 @@ TEST_F(SampleRowsOf, NoMoreRowsAreLoadedThanAreUsed) {
   augment::make_validation_sample(0, kHeight, kWidth, {32, 64}, images_);
   EXPECT_EQ(images_.rows_loaded(), 32);
   augment::make_validation_sample(1, kHeight, kWidth, {0, 32},
-                                  images_);  // 16 of padding
+                                  images_);  // the other 16 are padding
   EXPECT_EQ(images_.rows_loaded(), 32 + 16);
   configs::Hyperparameters hyp;
   hyp.scale = hyp.translate = 0;

@@ -169,7 +169,7 @@ TEST_F(Packs, AShardThatIsCutOffOrMissingCostsItsMissingImages) {
   const auto pack = packs::read_pack(index());
   ASSERT_GT(pack.index->num_shards(), 2);
   std::vector<int64_t> in_shard(static_cast<size_t>(pack.index->num_shards()));
-  uint64_t last_end = 0;  // of the first shard's last image
+  uint64_t last_end = 0;  // end of the first shard's last image
   for (int64_t i = 0; i < 20; ++i) {
     const packs::IndexedImage& image = pack.index->image(i);
     ++in_shard[image.shard];
@@ -204,9 +204,9 @@ TEST_F(Packs, ADamagedEntryCostsItsImage) {
               HasSubstr("its entry in " + index().string() + " is damaged"));
 }
 
-// Verification also checks bytes of an archive that only other programs read.
+// Verification also checks bytes that only other programs read: file names.
 TEST_F(Packs, VerifyReadsTheBytesBetweenTheImages) {
-  overwrite(packs_ / "train-00000.tar", 3, "Q");  // in the first file's name
+  overwrite(packs_ / "train-00000.tar", 3, "Q");  // the first file's name
   const auto verified = verify_data(packed_, {});
   EXPECT_EQ(verified.front().report.images, 20);
   ASSERT_EQ(verified.front().report.faults.size(), 1u);
@@ -368,7 +368,7 @@ TEST_F(Packs, MissingPathsGiveTheReason) {
   EXPECT_THAT(packs::read_packed(folder_.path() / "plain.tar" / "a.jpg")->error,
               HasSubstr("has no index beside it"));
   folder_.write("folder.tar/a.bmp",
-                "x");  // a folder of that name does not count
+                "x");  // a folder with the name of an archive is no archive
   EXPECT_FALSE(packs::read_packed(folder_.path() / "folder.tar/a.bmp"));
 }
 

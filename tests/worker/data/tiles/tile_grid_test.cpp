@@ -1,6 +1,6 @@
-// What the grid promises, for random sizes: every pixel is in a tile; tiles are
-// full, inside the image and overlap enough; and there are no more tiles than
-// needed.
+// Tests the properties of the grid for random sizes: every pixel is in a tile;
+// tiles are full, inside the image and overlap enough; and there are no more
+// tiles than needed.
 #include "worker/data/tiles/tile_plan.h"
 
 #include <gtest/gtest.h>

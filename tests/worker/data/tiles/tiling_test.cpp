@@ -28,8 +28,8 @@ using ::testing::IsEmpty;
 class Tiling : public ::testing::Test {
  protected:
   Tiling() {
-    // The first box of a is in two tiles of 60 pixels, its second box is in one
-    // tile; c has no box.
+    // The first box of image a is in two tiles of 60 pixels, and its second box
+    // is in one tile. Image c has no box.
     folder_.write("in/images/a.jpg", codecs::encode_jpeg(picture_, 90));
     folder_.write("in/labels/a.txt", "1 .5 .25 .25 .125\n0 .9 .9 .1 .1\n");
     folder_.write("in/images/a.bmp", encode_bmp(picture_));

@@ -1,4 +1,4 @@
-// Which convolutions are folded: those that a device computes in 16 bits.
+// Tests which convolutions are folded: those of 16-bit maps on a device.
 #include <ATen/ops/empty.h>
 #include <gtest/gtest.h>
 

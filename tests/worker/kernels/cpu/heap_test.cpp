@@ -45,8 +45,8 @@ int64_t resident_bytes() {
   return resident * sysconf(_SC_PAGESIZE);
 }
 
-// In a process of its own, as the settings last. Every second block is freed,
-// which leaves gaps.
+// Runs in a process of its own, because the settings cannot be undone. Every
+// second block is freed, which leaves gaps.
 TEST(Heap, ReturnedMemoryLeavesNoGaps) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(
