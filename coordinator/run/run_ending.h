@@ -85,7 +85,8 @@ struct RunEnding {
   std::string saver;  // the worker ordered to save; "" if there is none
   TimePoint saver_since;
   std::optional<int64_t> saved_step;
-  // Steps of the newest checkpoint that a lost worker reported.
+  // Number of steps in the newest checkpoint. A worker that is now lost
+  // reported it.
   std::optional<int64_t> checkpoint_steps;
 
   // Returns nullptr if the worker is not a survivor.

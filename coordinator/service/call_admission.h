@@ -57,7 +57,7 @@ struct Caller {
   wire::MemberIdentity identity;  // claimed by the caller
   bool is_proved = false;
 
-  // Whether the caller has proved to be this worker, or this node's agent.
+  // Whether the caller has proved that it is this worker, or this node's agent.
   bool is_worker(const std::string& worker_id) const {
     return is_proved && !worker_id.empty() && identity.worker_id == worker_id;
   }

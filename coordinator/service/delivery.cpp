@@ -80,7 +80,7 @@ class Delivery::PendingLookup final : public grpc::ServerUnaryReactor {
   }
   void OnDone() override { delete this; }
 
-  int64_t num_there_ = 0;  // number of leading keys that are published
+  int64_t num_there_ = 0;  // the first so many keys are published
   std::mutex& mutex_;
   Waiting& waiting_;
   const wire::LookupRequest& request_;

@@ -442,7 +442,7 @@ class Supervisor {
     return true;
   }
 
-  // Whether a coordinator has started the run, so that steps may be committed.
+  // Whether a coordinator has started the run. Steps may then exist already.
   bool has_been_served() const {
     return status_.generation > 0 || coordinator_restarts_.is_over;
   }

@@ -48,7 +48,7 @@ class MemoryMeter {
   virtual void release_caches() = 0;
 
  protected:
-  ~MemoryMeter() = default;  // objects are not deleted by this type
+  ~MemoryMeter() = default;  // nothing is deleted through this type
 };
 
 }  // namespace headroom::activations

@@ -87,7 +87,7 @@ struct NoWeights {
   ForeignKind kind = ForeignKind::kNone;
 };
 
-// Returns no value if the file may hold weights.
+// Returns why the file holds no weights, or no value if it may hold some.
 std::optional<NoWeights> look_for_weights(const std::filesystem::path& file) {
   const auto instead = [](const std::string& what, ForeignKind kind) {
     return NoWeights{what + ", not weights", kind};

@@ -26,7 +26,8 @@ class MemoryAccount {
   // Ignores blocks that were allocated before this account existed.
   void give_back(uint64_t address);
 
-  // Counts bytes of `owner` as in use without a block (DeviceMemory::hold).
+  // Counts bytes that `owner` uses but did not allocate as a block of this
+  // account (DeviceMemory::hold).
   void hold(const void* owner, int64_t bytes);
   void let_go(const void* owner);
 

@@ -78,9 +78,10 @@ bool is_short(const configs::RunConfig& config) {
          config.precision == configs::Precision::kFp16;
 }
 
-// Seconds on one card per pixel of one image: multiply-adds at the speed that
-// the precision has, with backward twice the forward, and maps at the memory's
-// speed. On an H200, float32 is 3 % slower than this, TF32 1 %.
+// Seconds that a card needs for one pixel of one image. The multiply-adds run
+// at the card's speed in this precision, and backward has twice those of
+// forward. The feature maps are read and written at the speed of the card's
+// memory. On an H200, float32 is 3 % slower than this, TF32 1 %.
 double seconds_on_card(const layers::LayerCost& layer,
                        const configs::RunConfig& config,
                        const CardSpeed& card) {

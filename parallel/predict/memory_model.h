@@ -106,7 +106,7 @@ struct MemoryEstimate {
   int64_t activations = 0;    // kept by micro-batches in flight, with loss
   int64_t transient = 0;      // rest of the running micro-batch at the peak
   int64_t communication = 0;  // slices exchanged under ZeRO
-  int64_t targets = 0;        // the labels' targets
+  int64_t targets = 0;        // the loss's targets, made from labels
   int64_t workspace = 0;      // votes, reports, single values
 
   int64_t total() const {

@@ -236,7 +236,8 @@ int64_t RankShare::most_matches(int64_t samples) const {
 }
 
 int64_t RankShare::target_bytes(int64_t matches) const {
-  // targets are on the host; the loss counts their device copy
+  // On a card, targets stay on the host; the loss's own prediction includes
+  // their copy on the card.
   if (request_.on_device) return 0;
   return matches * (kIndicesPerMatch * kDoubleBytes +
                     kElementsPerMatch * request_.element_bytes);

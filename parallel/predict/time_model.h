@@ -50,7 +50,7 @@ int64_t tensor_budget(int64_t gpu_memory_bytes, int64_t communication_bytes);
 inline constexpr double kEqualWithin = 0.05;
 
 struct DeviceSpeed {
-  double work_per_second = 1;        // in TimedLayer's unit
+  double work_per_second = 1;        // unit: see TimedLayer
   double link_bytes_per_second = 1;  // the link to a peer
   double link_latency_seconds = 0;   // one message's delay
 };

@@ -433,7 +433,7 @@ std::string with_value(std::string record, size_t at, Value value) {
   return record;
 }
 
-// All checksums in the journals are correct, except in the random ones.
+// All journals have correct checksums, except those of random bytes.
 TEST_F(SmallDetectResume, HostileJournalsChangeNothing) {
   ASSERT_TRUE(kill_at_seams());
   const std::string journal = text_of(journal_of("killed"));

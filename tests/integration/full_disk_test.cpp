@@ -119,9 +119,9 @@ TEST(FullDisk, TrainingGoesOnAndTheOldCheckpointStays) {
       fs::exists(after / "checkpoints" / ("step-" + std::to_string(kSteps))));
 }
 
-// The other rank has the state, and needs no space on the disk for it. The test
-// at once fills the space that an unfinished checkpoint frees, so that the new
-// rank 0 finds no space.
+// The other rank has the state in memory and needs no disk space for it. When
+// an unfinished checkpoint is deleted, the test fills its space at once, so
+// that the new rank 0 finds no space.
 TEST(FullDisk, ALostRankZeroIsReplaced) {
   const fs::path folder = fresh_folder();
   const fs::path disk = folder / "disk";

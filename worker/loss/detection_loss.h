@@ -30,7 +30,8 @@ struct LossGains {
   double positive_target = 1;   // less than 1 with label smoothing
   double negative_target = 0;
   double cls_pos_weight = 1, obj_pos_weight = 1;
-  // In place of cls_pos_weight, one for each class; empty if all are equal.
+  // A weight for each class, used instead of cls_pos_weight; empty if all
+  // classes have that one.
   std::vector<double> class_weights = {};
   double focal_gamma = 0;
   int64_t num_classes = 1;

@@ -24,7 +24,8 @@
 
 namespace headroom::loss {
 
-// The teacher's head (undefined: no teacher) and the factor of each sum.
+// The output of the teacher's head (an undefined tensor if there is no teacher)
+// and the factor of each term of the distillation loss.
 struct Distillation {
   at::Tensor teacher;  // has the student's sizes and type, any strides
   double box = 0, obj = 0, cls = 0;

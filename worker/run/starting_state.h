@@ -73,7 +73,7 @@ step::RunData& read_once(CrossGenerationState& carried,
 
 // The source of a generation's state.
 struct StartingPoint {
-  bool is_from_checkpoint = false;  // else from workers' memory
+  bool is_from_checkpoint = false;  // false: from workers' memory
   int64_t checkpoint_steps = 0;     // steps of the newest checkpoint
   std::string newest_line;          // last line of steps.jsonl; "" if unknown
 };

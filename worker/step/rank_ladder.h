@@ -21,9 +21,10 @@ namespace headroom::step {
 
 class RankLadder {
  public:
+  // The ladder holds the steps that a rank takes after it ran out of memory.
   // `host_memory_limit`: most bytes to offload; 0 means no limit. `can_cut`:
-  // micro-batches may become smaller than the plan's. `state`: the ladder's
-  // state in an earlier generation under the same plan.
+  // micro-batches may become smaller than the plan's. `state`: the steps taken
+  // before the workers connected again, under the same plan.
   RankLadder(const plan::Plan& plan, int data_parallel_rank,
              int64_t global_batch_size, const model::LayerGraph& model,
              int64_t host_memory_limit, bool can_cut,

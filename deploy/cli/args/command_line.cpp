@@ -84,7 +84,7 @@ bool is_of_others(const std::string& word) {
   refuse("'" + first + "' is written otherwise here", "type " + line);
 }
 
-// Splits the arguments into flags, paths and notes.
+// Splits the arguments into flags and paths, and collects notes for the user.
 class Parser {
  public:
   // REQUIRES: `line` has its command and words; the other fields are filled in.

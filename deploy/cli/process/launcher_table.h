@@ -19,9 +19,10 @@ namespace headroom::cli {
 
 // Which processes the launcher starts, and therefore what each of them becomes.
 enum class Started {
-  kAgents,   // any number per machine: each becomes an agent
-  kNodes,    // one per machine: it becomes the agent
-  kWorkers,  // one per device: local rank 0 becomes the agent, the others wait
+  kAgents,  // any number of processes per machine: each becomes an agent
+  kNodes,   // one process per machine: it becomes the agent
+  // One process per device: local rank 0 becomes the agent, the others wait.
+  kWorkers,
 };
 
 // The form of the launcher's list of machines.

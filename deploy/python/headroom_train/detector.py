@@ -203,7 +203,7 @@ class Detector:
 
     @staticmethod
     def _upright(picture: Any) -> Any:
-        """Turns a picture of Pillow as its EXIF data says and makes it RGB or gray, like a file's."""
+        """Rotates a Pillow image as its EXIF data says and makes it RGB or gray, as files are read."""
         if picture.mode[0] in "IF":
             raise HeadroomError(REQUEST, f"[client] the picture has samples of Pillow's mode "
                                 f"{picture.mode}, not of 8 bits: convert it")

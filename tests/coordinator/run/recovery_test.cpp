@@ -279,7 +279,7 @@ TEST(Recovery, AfterAKillForTheHostsMemoryTheNextGenerationTakesLess) {
   EXPECT_EQ(limits().host_memory_limit, 0);
   int64_t loaders = int64_t{1} << 40;
   std::string victim = "w0";
-  // There are more kills than restarts that a worker without progress gets.
+  // Three kills: more than a worker without progress is normally restarted.
   for (int kills = 1; kills <= 3; ++kills) {
     const RestartDecision decision =
         run.exits(victim, 137, "", "2 GiB by the container's limit (cgroup)");

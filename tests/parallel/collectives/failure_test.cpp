@@ -80,8 +80,8 @@ std::pair<std::string, Clock::duration> communication_error_of(
   return {"no CommunicationError", Clock::now() - start};
 }
 
-// Announces a loss after a short time, as the heartbeat thread of a worker
-// does.
+// Announces after a short time that a peer is lost, as the heartbeat thread of
+// a worker does.
 void learn_of_a_loss() {
   std::this_thread::sleep_for(milliseconds(300));
   AbortableWait::abort_all();

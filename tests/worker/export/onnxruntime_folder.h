@@ -27,8 +27,9 @@ struct Deviation {
 
 class OnnxruntimeFolder : public testing::TemporaryFolder {
  public:
-  // Runs every NAME.onnx of the folder on the tensor "x", and compares its
-  // outputs with the other tensors. Empty if onnxruntime is not installed.
+  // Runs every NAME.onnx of the folder on the tensor "x" of `expected`, and
+  // compares its outputs with the other tensors there. Returns an empty list if
+  // onnxruntime is not installed.
   std::vector<Deviation> run(
       const std::vector<std::pair<std::string, at::Tensor>>& expected) const {
     namespace fs = std::filesystem;

@@ -175,7 +175,8 @@ TEST(LayerGraphPart, TwoPartsComputeTheWhole) {
   }
 }
 
-// An executor gets every kept layer with its number in the table.
+// An executor runs every layer of the part, and gets the layer's number in the
+// whole model.
 class Recorder final : public LayerExecutor {
  public:
   std::vector<at::Tensor> run(int64_t index, Layer& layer,

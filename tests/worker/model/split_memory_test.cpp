@@ -51,7 +51,7 @@ struct Bytes {
   double peak = 0;  // the maximum in forward and backward
 };
 
-// Bytes beside the weights and their gradients.
+// Bytes of a step, without the weights and their gradients.
 Bytes bytes_of_a_step(const std::string& model, int64_t size, int ranks,
                       int rank) {
   LayerGraph graph(layers::load_model_table(model), 80, at::kFloat, 0);

@@ -91,7 +91,8 @@ class DrawDistribution : public testing::Test {
     static std::vector<DrawnSample> all;
     return all;
   }
-  // The correlation of two draws of samples at the distance `apart`.
+  // The correlation of draw `a` of a sample with draw `b` of the sample that
+  // comes `apart` samples later.
   static double correlation(const std::string& a, const std::string& b,
                             size_t apart) {
     double sum = 0;
