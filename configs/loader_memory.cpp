@@ -16,9 +16,11 @@ constexpr int64_t kMaxQueueDepth = 8;
 constexpr int64_t kMaxSplitQueueDepth = 1;
 
 int64_t thread_bytes(const LoaderShape& shape, const Hyperparameters& hyp) {
-  // A thread makes one warped picture. If pixels depend on their neighbours, it
-  // needs a second one, and both have all rows. Mixup doubles the number.
-  const bool is_whole = !shape.validation && blends_neighbours(hyp);
+  // A thread makes one warped picture. If pixels depend on their neighbours, or
+  // a program changes them, it needs a second one, and both have all rows.
+  // Mixup doubles the number.
+  const bool is_whole =
+      !shape.validation && (blends_neighbours(hyp) || shape.has_program);
   const int64_t own_rows = is_whole ? shape.image_height : shape.own_rows;
   int64_t made = shape.largest_pixels * own_rows / shape.image_height;
   if (is_whole) made *= 2;

@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 
+#include "configs/augment_program.h"
 #include "deploy/cli/annex.h"
 #include "deploy/cli/args/run_name.h"
 #include "deploy/cli/commands.h"
@@ -174,7 +175,9 @@ int report(const RunRequest& request, const SupervisedRun& run, bool json,
   if (run.end.exit_code != 0) {
     terminal.print(run.end.reason);
     const std::string hint = resume_hint(run.end, request.run_directory);
-    if (!hint.empty()) terminal.print(hint);
+    if (!hint.empty()) {
+      terminal.print(hint + configs::augment_program_flag(request.config));
+    }
   }
   return run.end.exit_code;
 }
@@ -439,7 +442,7 @@ int join_run(const CommandLine& line, const OptionalJob& job,
   require_resources(config, workers, job ? job->place : LauncherPlace());
   terminal.print("joining the run of the coordinator at " +
                  line.value_of("--coordinator") +
-                 ": of the flags, --processes alone counts");
+                 ": of the flags, --processes and --augment-program count");
   return run_as_agent(line, line.value_of("--coordinator"), workers, job,
                       kRegistrationTimeout, terminal);
 }

@@ -158,6 +158,39 @@ TEST_F(Resume, KeepsThePartOfTheImages) {
   EXPECT_EQ(ledger.exit_code, 0) << ledger.out << ledger.err;
 }
 
+TEST_F(Resume, TheProgramForSamplesIsGivenAgain) {
+  const fs::path folder = fresh_folder();
+  const ProgramResult first =
+      train(folder, {"--augment-program", "cat", "--max-steps", "2"});
+  ASSERT_EQ(first.exit_code, 0) << first.err;
+  EXPECT_THAT(first.out, HasSubstr("--augment-program cat"));
+  const fs::path run_yaml = folder / kRun / "run.yaml";
+  EXPECT_THAT(text_of(run_yaml), HasSubstr("augment_program: \"cat\""));
+  const ProgramResult without = resume(folder, {"--max-steps", "3"});
+  EXPECT_EQ(without.exit_code, 2);
+  EXPECT_THAT(without.err, HasSubstr("give --augment-program again"));
+  const ProgramResult copied = run_program(
+      {program("headroom"), "train", "--config", run_yaml.string()}, folder);
+  EXPECT_EQ(copied.exit_code, 2);
+  EXPECT_THAT(copied.err, HasSubstr("no file or --set starts a program"));
+  const ProgramResult failed =
+      resume(folder, {"--augment-program", "false", "--max-steps", "3"});
+  EXPECT_EQ(failed.exit_code, 4);
+  EXPECT_THAT(failed.err, HasSubstr("[augment] --augment-program false ended: "
+                                    "false failed with code 1 (sample "));
+  EXPECT_EQ(steps(folder).size(), 2u);
+  const ProgramResult resumed =
+      resume(folder, {"--augment-program", "cat", "--max-steps", "3"});
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
+  EXPECT_EQ(steps(folder).size(), 3u);
+  const ProgramResult alone =
+      run_program({program("headroom-worker"), "--standalone",
+                   run_yaml.string(), "--resume"},
+                  folder);
+  EXPECT_EQ(alone.exit_code, 2);
+  EXPECT_THAT(alone.err, HasSubstr("give --augment-program again"));
+}
+
 TEST_F(Resume, KeepsTheMetricOfTheBestWeights) {
   const fs::path folder = fresh_folder();
   const ProgramResult first =

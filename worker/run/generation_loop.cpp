@@ -413,6 +413,7 @@ void save_without_coordinator(ThisProcess& process) {
 int run_generations(control::CoordinatorClient& client,
                     const WorkerOptions& options) {
   auto process = std::make_unique<ThisProcess>();
+  process->carried.augment_program = options.augment_program;
   try {
     const int exit_code = follow_assignments(client, options, process);
     if (process && agent_loss::has_happened()) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "configs/augment_program.h"
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "parallel/base/utf8.h"
@@ -206,7 +207,8 @@ std::string RunEnd::resume_hint() const {
            run_.assignment.run_directory + " is as it was";
   }
   return "continue with: headroom train --resume " +
-         shell_word(run_.assignment.run_directory);
+         shell_word(run_.assignment.run_directory) +
+         configs::augment_program_flag(run_.config);
 }
 
 }  // namespace headroom::run

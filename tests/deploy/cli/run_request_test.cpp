@@ -21,7 +21,9 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using testing::refusal_of;
+using ::testing::StartsWith;
 using testing::TemporaryFolder;
 
 class RunRequestTest : public ::testing::Test {
@@ -498,6 +500,61 @@ TEST_F(RunRequestTest, SettingsThatDefineAStepCannotChangeOnResume) {
   EXPECT_THAT(refusal_of_resumed({"--set", "anchors=7,8; 3,4; 5,6"}),
               HasSubstr("anchors was 1,2; 3,4; 5,6 and cannot become 7,8; "
                         "3,4; 5,6: the committed steps were made with it"));
+}
+
+TEST_F(RunRequestTest, AProgramForSamplesComesFromTheCommandLineAlone) {
+  const fs::path script = root_.write("a.sh", "cat");
+  const std::string command = "sh " + script.string();
+  const RunRequest run = request({"--augment-program", command});
+  EXPECT_EQ(run.config.augment_command, command);
+  const std::string record = run.config.augment_program;
+  EXPECT_THAT(record, StartsWith(command + " (" + script.string() + " "));
+  EXPECT_THAT(configs::to_yaml(run.config),
+              AllOf(HasSubstr("augment_program: \"" + record + "\""),
+                    Not(HasSubstr("augment_command"))));
+  const std::string no_flag =
+      "[config] augment_program is 'cat', and no file or --set starts a "
+      "program: it comes from its own flag alone: add --augment-program "
+      "COMMAND, or take augment_program out";
+  const std::string file =
+      root_.write("run.yaml", "augment_program: cat\n").string();
+  EXPECT_EQ(refusal({"--config", file}), no_flag);
+  EXPECT_EQ(refusal({"--set", "augment_program=cat"}), no_flag);
+  EXPECT_EQ(request({"--config", file, "--augment-program", command})
+                .config.augment_program,
+            record);
+  EXPECT_EQ(refusal({"--augment-program", "no-such-program x"}),
+            "[command line] --augment-program 'no-such-program x': there is no "
+            "such program: name an executable file or a program in PATH, and "
+            "then its arguments");
+  EXPECT_THAT(refusal({"--augment-program", " "}),
+              HasSubstr("there is no such program"));
+}
+
+TEST_F(RunRequestTest, AResumedRunGetsItsProgramForSamplesAgain) {
+  const std::string command = "sh " + root_.write("a.sh", "cat").string();
+  save_run([](configs::RunConfig&) {});
+  EXPECT_EQ(refusal_of_resumed({"--augment-program", command}),
+            "[resume] the run began without --augment-program: the committed "
+            "steps were made without it: leave it out, or start a new run with "
+            "it, without --resume");
+  const std::string record =
+      request({"--augment-program", command}).config.augment_program;
+  save_run([&](configs::RunConfig& saved) { saved.augment_program = record; });
+  EXPECT_EQ(refusal_of_resumed(),
+            "[resume] augment_program is '" + record +
+                "', and no file or --set starts a program: it comes from its "
+                "own flag alone: its samples define the run: give "
+                "--augment-program again");
+  EXPECT_THAT(refusal_of_resumed({"--set", "augment_program="}),
+              HasSubstr("augment_program was " + record));
+  EXPECT_THAT(resumed({"--augment-program", command}).notes, IsEmpty());
+  root_.write("a.sh", "exec cat");
+  const RunRequest edited = resumed({"--augment-program", command});
+  EXPECT_THAT(edited.notes,
+              ElementsAre("resume: --augment-program was " + record +
+                          " and is now " + edited.config.augment_program));
+  EXPECT_NE(edited.config.augment_program, record);
 }
 
 // A user may edit the model's file between a run and its resume.

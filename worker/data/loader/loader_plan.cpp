@@ -17,6 +17,8 @@ namespace headroom::loader {
 namespace {
 
 void check_options(const LoaderOptions& options) {
+  HEADROOM_CHECK(!options.has_program() || !options.packs_samples,
+                 "a program gets no samples that a device renders");
   HEADROOM_CHECK(options.dataset != nullptr && options.dataset->size() > 0,
                  "a loader needs a data set");
   HEADROOM_CHECK(options.data_parallel_rank >= 0 &&
@@ -213,7 +215,8 @@ int64_t LoaderPlan::largest_pixels() const {
 // rows if the image is resized or goes into a mosaic.
 int64_t LoaderPlan::largest_source_pixels() const {
   const bool mosaic = options_.mode == LoaderMode::kTrainMosaic;
-  const int64_t reached = is_validation()
+  const int64_t reached = options_.has_program() ? options_.image_height
+                          : is_validation()
                               ? own_rows()
                               : configs::rows_reached(options_.hyp, own_rows(),
                                                       options_.image_height);
@@ -259,6 +262,7 @@ configs::LoaderBudget LoaderPlan::budget() const {
   shape.bands = options_.bands;
   shape.sample_bytes = sample_bytes(!options_.ranges.empty());
   shape.packs = options_.packs_samples;
+  shape.has_program = options_.has_program();
   shape.images_of_a_batch = divided_up(options_.global_batch_size, ranks);
   shape.most_threads = options_.num_threads;
   return configs::loader_budget(shape, options_.hyp,
