@@ -143,10 +143,7 @@ struct RunConfig {
   int64_t micro_batch_size = 0;  // 0 means chosen by the planner
   std::string activations = "auto";
   std::string augment_on = "auto";
-  std::string augment_program;  // a record: configs/augment_program.h
-  // The program, from the command line of this process. Not written to YAML, so
-  // that no file starts a program.
-  std::string augment_command;
+  std::string augment_program;  // require_augment_program() in flags.h
   plan::Backend backend = plan::Backend::kAuto;
   int64_t threads = 0;  // 0 means cores / processes
   int64_t loader_threads = 8;

@@ -10,7 +10,6 @@
 #include <sstream>
 #include <vector>
 
-#include "configs/augment_program.h"
 #include "configs/published_weights.h"
 #include "configs/yaml/strict_yaml.h"
 #include "coordinator/service/certificates.h"

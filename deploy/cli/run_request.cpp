@@ -8,7 +8,6 @@
 #include <set>
 #include <utility>
 
-#include "configs/augment_program.h"
 #include "configs/data_config.h"
 #include "configs/fault.h"
 #include "configs/layers/model_record.h"
@@ -21,7 +20,6 @@
 #include "coordinator/run/precision_choice.h"
 #include "deploy/cli/args/run_name.h"
 #include "deploy/cli/machine_share.h"
-#include "deploy/cli/process/child_process.h"
 #include "deploy/cli/process/node_cards.h"
 #include "deploy/cli/remedy_scope.h"
 #include "parallel/base/check.h"
@@ -163,21 +161,6 @@ void use_trained_classes(RunRequest& request) {
   config.single_cls = true;
   request.notes.push_back("--single-cls: all classes are judged as one, as " +
                           config.weights + " was trained");
-}
-
-// Returns a note for the user, or "".
-std::string take_program(const CommandLine& line, configs::RunConfig& config) {
-  const std::string command = line.value_of("--augment-program");
-  const std::vector<std::string> words = configs::words_of_program(command);
-  if (line.has("--augment-program") &&
-      (words.empty() || find_program(words.front()).empty())) {
-    throw Error("command line",
-                "--augment-program " + shell_word(command) +
-                    ": there is no such program",
-                "name an executable file or a program in PATH, and then its "
-                "arguments");
-  }
-  return configs::take_augment_program(config, command);
 }
 
 // Refuses an injected fault for a rank that does not exist: it would test
@@ -507,8 +490,7 @@ RunRequest make_run_request(const CommandLine& line,
   }
   // A plan starts no program.
   if (line.command == "train" || line.has("--augment-program")) {
-    const std::string note = take_program(line, config);
-    if (!note.empty()) request.notes.push_back(note);
+    configs::take_augment_program(config, line.value_of("--augment-program"));
   }
   if (config.cfg.empty() && config.weights.empty() &&
       config.command == "train") {

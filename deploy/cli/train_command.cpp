@@ -11,7 +11,6 @@
 #include <memory>
 #include <optional>
 
-#include "configs/augment_program.h"
 #include "deploy/cli/annex.h"
 #include "deploy/cli/args/run_name.h"
 #include "deploy/cli/commands.h"
@@ -175,9 +174,7 @@ int report(const RunRequest& request, const SupervisedRun& run, bool json,
   if (run.end.exit_code != 0) {
     terminal.print(run.end.reason);
     const std::string hint = resume_hint(run.end, request.run_directory);
-    if (!hint.empty()) {
-      terminal.print(hint + configs::augment_program_flag(request.config));
-    }
+    if (!hint.empty()) terminal.print(hint);
   }
   return run.end.exit_code;
 }

@@ -146,20 +146,18 @@ bool PipedProgram::write(const uint8_t* bytes, size_t size) {
 
 size_t PipedProgram::exchange(uint8_t* bytes, size_t size, Unwritten& unwritten,
                               const std::function<bool()>& may_wait) {
-  constexpr int kTick = 50;  // ms
   while (pid_ > 0 && may_wait()) {
     while (!unwritten.empty() && unwritten.front().empty()) {
       unwritten.pop_front();
     }
     const int wanted = unwritten.empty() ? POLLIN : POLLIN | POLLOUT;
     pollfd pipe{pipe_, static_cast<short>(wanted), 0};
-    if (::poll(&pipe, 1, kTick) <= 0) continue;
+    if (::poll(&pipe, 1, /*timeout=*/50) <= 0) continue;
     if ((pipe.revents & POLLOUT) != 0 && !unwritten.empty()) {
       auto& part = unwritten.front();
       const ssize_t put =
           ::send(pipe_, part.data(), part.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
       if (put > 0) part = part.subspan(static_cast<size_t>(put));
-      if (part.empty()) unwritten.pop_front();
     }
     const ssize_t got = ::recv(pipe_, bytes, size, MSG_DONTWAIT);
     if (got >= 0) return static_cast<size_t>(got);

@@ -31,8 +31,8 @@ class PipedProgram {
  public:
   // `words`: the program's name, which is searched for on PATH, and its
   // arguments. The program is killed if a read or write waits for `patience`.
-  // `on_error_line` is called on a thread with each line of standard error, of
-  // which first_error() and finish() then say nothing.
+  // `on_error_line` is called on a thread with each line of standard error;
+  // then there is no first_error().
   PipedProgram(std::vector<std::string> words, std::chrono::seconds patience,
                std::function<void(std::string)> on_error_line = {});
   ~PipedProgram();  // ends the program if it still runs
@@ -43,11 +43,10 @@ class PipedProgram {
   size_t read(uint8_t* bytes, size_t size);
   // Returns false when the program accepts no more data.
   bool write(const uint8_t* bytes, size_t size);
-  // Reads what the program has written, at most `size` bytes, and meanwhile
-  // writes `unwritten`, whose spans shrink: so neither side blocks the other.
-  // Returns the number of bytes read; 0 if the program has closed the pipe or
-  // `may_wait`, asked every 50 ms, returns false.
-  using Unwritten = std::deque<std::span<const uint8_t>>;
+  // Reads at most `size` bytes when some have come, and meanwhile writes
+  // `unwritten`, whose spans shrink: so neither side blocks the other. Returns
+  // 0 at the end, or when `may_wait`, asked every 50 ms, returns false.
+  using Unwritten = std::deque<std::span<const std::byte>>;
   size_t exchange(uint8_t* bytes, size_t size, Unwritten& unwritten,
                   const std::function<bool()>& may_wait);
   // Closes the pipe and waits until the program ends, at most for `patience`.

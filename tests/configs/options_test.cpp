@@ -56,8 +56,6 @@ TEST(Options, EveryMemberHasARow) {
   }
   // No row: the coordinator reads this from the plan of a resumed run.
   members.push_back(extent_of(&RunConfig::batch_norm_rule));
-  // No row: it comes from the command line alone.
-  members.push_back(extent_of(&RunConfig::augment_command));
   // No row: a run measures this.
   members.push_back(extent_of(&RunConfig::network));
   std::sort(members.begin(), members.end(),

@@ -160,35 +160,37 @@ TEST_F(Resume, KeepsThePartOfTheImages) {
 
 TEST_F(Resume, TheProgramForSamplesIsGivenAgain) {
   const fs::path folder = fresh_folder();
-  const ProgramResult first =
-      train(folder, {"--augment-program", "cat", "--max-steps", "2"});
+  fs::create_directories(folder);
+  const fs::path script = folder / "augment.sh";
+  std::ofstream(script) << "cat\n";
+  const std::vector<std::string> flag = {"--augment-program",
+                                         "sh " + script.string()};
+  const ProgramResult first = train(folder, joined(flag, {"--max-steps", "2"}));
   ASSERT_EQ(first.exit_code, 0) << first.err;
-  EXPECT_THAT(first.out, HasSubstr("--augment-program cat"));
   const fs::path run_yaml = folder / kRun / "run.yaml";
-  EXPECT_THAT(text_of(run_yaml), HasSubstr("augment_program: \"cat\""));
-  const ProgramResult without = resume(folder, {"--max-steps", "3"});
-  EXPECT_EQ(without.exit_code, 2);
-  EXPECT_THAT(without.err, HasSubstr("give --augment-program again"));
-  const ProgramResult copied = run_program(
-      {program("headroom"), "train", "--config", run_yaml.string()}, folder);
-  EXPECT_EQ(copied.exit_code, 2);
-  EXPECT_THAT(copied.err, HasSubstr("no file or --set starts a program"));
-  const ProgramResult failed =
-      resume(folder, {"--augment-program", "false", "--max-steps", "3"});
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{program("headroom"), "train", "--config",
+                                 run_yaml.string()},
+        {program("headroom"), "train", "--resume", folder / kRun},
+        {program("headroom-worker"), "--standalone", run_yaml.string(),
+         "--resume"}}) {
+    const ProgramResult refused = run_program(command, folder);
+    EXPECT_EQ(refused.exit_code, 2);
+    EXPECT_THAT(refused.err, HasSubstr("no file starts a program"));
+    EXPECT_THAT(refused.err, HasSubstr("give --augment-program 'sh "));
+  }
+  std::ofstream(script) << "echo wrong >&2; exit 3\n";
+  const std::vector<std::string> more = joined(flag, {"--max-steps", "3"});
+  const ProgramResult failed = resume(folder, more);
   EXPECT_EQ(failed.exit_code, 4);
-  EXPECT_THAT(failed.err, HasSubstr("[augment] --augment-program false ended: "
-                                    "false failed with code 1 (sample "));
+  EXPECT_THAT(failed.err, HasSubstr("[augment] --augment-program 'sh "));
+  EXPECT_THAT(failed.err,
+              HasSubstr("ended: sh failed with code 3: wrong (sample "));
   EXPECT_EQ(steps(folder).size(), 2u);
-  const ProgramResult resumed =
-      resume(folder, {"--augment-program", "cat", "--max-steps", "3"});
+  std::ofstream(script) << "cat\n";
+  const ProgramResult resumed = resume(folder, more);
   EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
   EXPECT_EQ(steps(folder).size(), 3u);
-  const ProgramResult alone =
-      run_program({program("headroom-worker"), "--standalone",
-                   run_yaml.string(), "--resume"},
-                  folder);
-  EXPECT_EQ(alone.exit_code, 2);
-  EXPECT_THAT(alone.err, HasSubstr("give --augment-program again"));
 }
 
 TEST_F(Resume, KeepsTheMetricOfTheBestWeights) {

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "configs/fault.h"
+#include "configs/flags.h"
 #include "configs/run_config.h"
 #include "parallel/base/check.h"
 #include "parallel/base/log.h"
@@ -329,6 +330,7 @@ void take_part(const control::Assignment& assignment,
     process.card = chosen.card;
   }
   if (config.command == "train") {
+    configs::require_augment_program(config, options.augment_program);
     prepare_training(assignment, config, client, process);
   }
   const RunOutcome end =
@@ -413,7 +415,6 @@ void save_without_coordinator(ThisProcess& process) {
 int run_generations(control::CoordinatorClient& client,
                     const WorkerOptions& options) {
   auto process = std::make_unique<ThisProcess>();
-  process->carried.augment_program = options.augment_program;
   try {
     const int exit_code = follow_assignments(client, options, process);
     if (process && agent_loss::has_happened()) {

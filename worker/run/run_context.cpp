@@ -1,6 +1,5 @@
 #include "worker/run/run_context.h"
 
-#include "configs/augment_program.h"
 #include "parallel/base/convolution_workspaces.h"
 #include "parallel/base/run_files.h"
 #include "parallel/predict/memory_request.h"
@@ -18,19 +17,6 @@ std::vector<layers::LayerCost> layers_of(const step::RunData& data) {
   return layers::layer_costs(table);
 }
 
-// The run's definition, and what this process adds to it.
-configs::RunConfig config_of(const control::Assignment& newest,
-                             const CrossGenerationState& carried) {
-  configs::RunConfig config =
-      configs::parse_run_config(newest.run_config_yaml, run_files::kRun);
-  // The first generation compares the program's files with the run's.
-  if (!carried.data) {
-    configs::require_augment_program(config, carried.augment_program);
-  }
-  config.augment_command = carried.augment_program;
-  return config;
-}
-
 }  // namespace
 
 RunContext::RunContext(const control::Assignment& newest,
@@ -38,7 +24,8 @@ RunContext::RunContext(const control::Assignment& newest,
                        CrossGenerationState& carried)
     : assignment(newest),
       rank(newest.rank),
-      config(config_of(newest, carried)),
+      config(
+          configs::parse_run_config(newest.run_config_yaml, run_files::kRun)),
       client(coordinator),
       faults(*carried.faults),
       device(*carried.device),

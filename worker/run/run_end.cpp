@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "configs/augment_program.h"
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "parallel/base/utf8.h"
@@ -207,8 +206,7 @@ std::string RunEnd::resume_hint() const {
            run_.assignment.run_directory + " is as it was";
   }
   return "continue with: headroom train --resume " +
-         shell_word(run_.assignment.run_directory) +
-         configs::augment_program_flag(run_.config);
+         shell_word(run_.assignment.run_directory);
 }
 
 }  // namespace headroom::run

@@ -5,8 +5,8 @@
 #include <mutex>
 #include <utility>
 
-#include "configs/augment_program.h"
 #include "configs/data_config.h"
+#include "configs/flags.h"
 #include "configs/layers/model_table.h"
 #include "configs/replaced_files.h"
 #include "configs/run_config.h"
@@ -302,9 +302,7 @@ StandaloneRun read_standalone(const configs::StandaloneRequest& request) {
   } else {
     check_run_directory(request, config);
   }
-  const std::string note =
-      configs::take_augment_program(config, request.augment_program);
-  if (!note.empty()) log::info(note);
+  configs::take_augment_program(config, request.augment_program);
   configs::check_run_config(config);
   configs::check_run_sources(config);
   if (config.global_batch_size == configs::kLargestBatch) {

@@ -37,7 +37,6 @@ struct CrossGenerationState {
   memory::DeviceFootprint footprint;
   // Faults of --inject; each happens once per process. Null before training.
   std::unique_ptr<step::FaultInjection> faults;
-  std::string augment_program = {};  // the value of --augment-program
   // Read once, because reading labels is slow.
   std::unique_ptr<step::RunData> data;
   // Network rates, measured by the first generation on several machines.

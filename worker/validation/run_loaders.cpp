@@ -13,30 +13,6 @@
 #include "worker/step/parallel_context.h"
 
 namespace headroom::validation {
-namespace {
-
-// The program of --augment-program, with the bounds of what it may return.
-// Where the plan has not asked for the number of labels, the data set tells it.
-augment::ProgramOptions augment_program(configs::RunConfig config,
-                                        const step::RunData& inputs) {
-  if (config.augment_command.empty()) return {};
-  if (config.label_counts.empty()) {
-    std::vector<int64_t> boxes;
-    for (int64_t i = 0; i < inputs.training->size(); ++i) {
-      boxes.push_back(std::ssize(inputs.training->labels(i)));
-    }
-    predict::LabelStatistics labels = predict::label_statistics(boxes);
-    labels.outlines = inputs.training->num_polygons();
-    config.label_counts = predict::to_text(labels);
-  }
-  return {
-      .command = config.augment_command,
-      .num_classes = inputs.num_classes(),
-      .most_boxes = predict::most_boxes(predict::label_bound(config), 1).boxes};
-}
-
-}  // namespace
-
 loader::LoaderOptions training_options(const configs::RunConfig& config,
                                        const plan::Plan& plan,
                                        const step::RunData& inputs,
@@ -47,7 +23,17 @@ loader::LoaderOptions training_options(const configs::RunConfig& config,
                              : loader::LoaderMode::kTrainMosaic;
   options.multi_scale = config.multi_scale;
   options.packs_samples = configs::augment_place(config).on_device;
-  options.program = augment_program(config, inputs);
+  if (!config.augment_program.empty()) {
+    predict::LabelBound bound = predict::label_bound(config);
+    std::vector<int64_t> boxes;
+    for (int64_t i = 0; i < inputs.training->size(); ++i) {
+      boxes.push_back(std::ssize(inputs.training->labels(i)));
+    }
+    bound.statistics = predict::label_statistics(boxes);
+    options.program = {.command = config.augment_program,
+                       .num_classes = inputs.num_classes(),
+                       .most_boxes = predict::most_boxes(bound, 1).boxes};
+  }
   if (config.close_mosaic > 0) {
     options.mosaic_epochs = config.epochs - config.close_mosaic;
   }

@@ -503,58 +503,45 @@ TEST_F(RunRequestTest, SettingsThatDefineAStepCannotChangeOnResume) {
 }
 
 TEST_F(RunRequestTest, AProgramForSamplesComesFromTheCommandLineAlone) {
-  const fs::path script = root_.write("a.sh", "cat");
-  const std::string command = "sh " + script.string();
-  const RunRequest run = request({"--augment-program", command});
-  EXPECT_EQ(run.config.augment_command, command);
-  const std::string record = run.config.augment_program;
-  EXPECT_THAT(record, StartsWith(command + " (" + script.string() + " "));
-  EXPECT_THAT(configs::to_yaml(run.config),
-              AllOf(HasSubstr("augment_program: \"" + record + "\""),
-                    Not(HasSubstr("augment_command"))));
-  const std::string no_flag =
-      "[config] augment_program is 'cat', and no file or --set starts a "
-      "program: it comes from its own flag alone: add --augment-program "
-      "COMMAND, or take augment_program out";
+  const std::string refused =
+      "[augment] the run's augment_program is 'cat -', but --augment-program "
+      "here is '': no file starts a program, and its samples define the run: "
+      "give --augment-program 'cat -' here too, or start a run without it";
   const std::string file =
-      root_.write("run.yaml", "augment_program: cat\n").string();
-  EXPECT_EQ(refusal({"--config", file}), no_flag);
-  EXPECT_EQ(refusal({"--set", "augment_program=cat"}), no_flag);
-  EXPECT_EQ(request({"--config", file, "--augment-program", command})
-                .config.augment_program,
-            record);
-  EXPECT_EQ(refusal({"--augment-program", "no-such-program x"}),
-            "[command line] --augment-program 'no-such-program x': there is no "
-            "such program: name an executable file or a program in PATH, and "
-            "then its arguments");
-  EXPECT_THAT(refusal({"--augment-program", " "}),
-              HasSubstr("there is no such program"));
+      root_.write("run.yaml", "augment_program: cat -\n").string();
+  EXPECT_EQ(refusal({"--config", file}), refused);
+  EXPECT_EQ(refusal({"--set", "augment_program=cat -"}), refused);
+  for (const Flags& more : {Flags{}, Flags{"--config", file}}) {
+    Flags flags = {"--augment-program", "cat -"};
+    flags.insert(flags.end(), more.begin(), more.end());
+    EXPECT_EQ(request(flags).config.augment_program, "cat -");
+  }
+  EXPECT_THAT(refusal({"--config", file, "--augment-program", "true"}),
+              HasSubstr("is 'cat -', but --augment-program here is true"));
+  EXPECT_EQ(
+      refusal_of([&] {
+        make_run_request(parse_command_line({"plan", "--config", file}), {}, 8);
+      }),
+      "accepted")
+      << "a plan starts nothing";
 }
 
 TEST_F(RunRequestTest, AResumedRunGetsItsProgramForSamplesAgain) {
-  const std::string command = "sh " + root_.write("a.sh", "cat").string();
+  const Flags flag = {"--augment-program", "cat"};
   save_run([](configs::RunConfig&) {});
-  EXPECT_EQ(refusal_of_resumed({"--augment-program", command}),
-            "[resume] the run began without --augment-program: the committed "
-            "steps were made without it: leave it out, or start a new run with "
-            "it, without --resume");
-  const std::string record =
-      request({"--augment-program", command}).config.augment_program;
-  save_run([&](configs::RunConfig& saved) { saved.augment_program = record; });
+  EXPECT_EQ(refusal_of_resumed(flag),
+            "[augment] the run's augment_program is '', but --augment-program "
+            "here is cat: no file starts a program, and its samples define the "
+            "run: leave the flag out, or start a new run with it");
+  save_run([](configs::RunConfig& saved) { saved.augment_program = "cat"; });
   EXPECT_EQ(refusal_of_resumed(),
-            "[resume] augment_program is '" + record +
-                "', and no file or --set starts a program: it comes from its "
-                "own flag alone: its samples define the run: give "
-                "--augment-program again");
+            "[augment] the run's augment_program is cat, but --augment-program "
+            "here is '': no file starts a program, and its samples define the "
+            "run: give --augment-program cat here too, or start a run without "
+            "it");
   EXPECT_THAT(refusal_of_resumed({"--set", "augment_program="}),
-              HasSubstr("augment_program was " + record));
-  EXPECT_THAT(resumed({"--augment-program", command}).notes, IsEmpty());
-  root_.write("a.sh", "exec cat");
-  const RunRequest edited = resumed({"--augment-program", command});
-  EXPECT_THAT(edited.notes,
-              ElementsAre("resume: --augment-program was " + record +
-                          " and is now " + edited.config.augment_program));
-  EXPECT_NE(edited.config.augment_program, record);
+              HasSubstr("augment_program was cat and cannot become ''"));
+  EXPECT_EQ(resumed(flag).config.augment_program, "cat");
 }
 
 // A user may edit the model's file between a run and its resume.

@@ -1,13 +1,11 @@
 #include "worker/data/augment/augment_program.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <span>
-#include <utility>
+#include <sstream>
 
-#include "configs/augment_program.h"
 #include "parallel/base/check.h"
 #include "parallel/base/log.h"
 #include "parallel/base/text.h"
@@ -17,45 +15,27 @@ namespace headroom::augment {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+using Json = nlohmann::ordered_json;
 
-constexpr size_t kLongestHeader = 4096;  // bytes
-constexpr size_t kBoxNumbers = 5;        // class, x1, y1, x2, y2
-// Lines of standard error that reach the log, for each thread of a loader.
-constexpr int64_t kMostErrorLines = 200;
-// How long a program that has closed its output may take to end.
-constexpr std::chrono::seconds kTimeToEnd{5};
-
-std::vector<double> rows_of(const std::vector<labels::NormalizedBox>& boxes,
-                            cv::Size size) {
-  std::vector<double> rows;
-  for (const labels::NormalizedBox& box : boxes) {
-    rows.insert(rows.end(), {static_cast<double>(box.class_index),
-                             (box.cx - box.w / 2) * size.width,
-                             (box.cy - box.h / 2) * size.height,
-                             (box.cx + box.w / 2) * size.width,
-                             (box.cy + box.h / 2) * size.height});
-  }
-  return rows;
-}
+constexpr size_t kLongestHeader = 4096;        // bytes
+constexpr size_t kBoxNumbers = 5;              // class, x1, y1, x2, y2
+constexpr int64_t kMostErrorLines = 200;       // in the log, for each thread
+constexpr std::chrono::seconds kTimeToEnd{5};  // after it has closed its output
 
 }  // namespace
 
-AugmentProgram::AugmentProgram(ProgramOptions options,
-                               std::function<bool()> is_stopped)
-    : options_(std::move(options)), is_stopped_(std::move(is_stopped)) {}
-
 void AugmentProgram::start() {
+  std::istringstream command(options_.command);
+  std::vector<std::string> words(1);  // an empty name cannot be started
+  command >> words.front();
+  for (std::string word; command >> word;) words.push_back(word);
   program_.reset();
-  unread_.clear();
   last_error_line_.clear();
   program_ = std::make_unique<PipedProgram>(
-      configs::words_of_program(options_.command), kTimeToEnd,
-      [this](const std::string& line) {
+      words, kTimeToEnd, [this](const std::string& line) {
         if (!line.empty()) last_error_line_ = line;
         if (++error_lines_ > kMostErrorLines) return;
         log::info("augment program: " + printable(line));
-        if (error_lines_ < kMostErrorLines) return;
-        log::info("augment program: this thread's further lines are left out");
       });
 }
 
@@ -67,105 +47,84 @@ void AugmentProgram::fail(const std::string& what,
               remedy, ExitCode::kData);
 }
 
-size_t AugmentProgram::read_some(uint8_t* bytes, size_t size) {
+void AugmentProgram::read(void* bytes, size_t size) {
   const auto may_wait = [this] {
     return Clock::now() < deadline_ && !is_stopped_();
   };
-  const size_t got = program_->exchange(bytes, size, unwritten_, may_wait);
-  if (got > 0) return got;
-  if (!may_wait()) {
-    fail(cat("did not return the sample within ", options_.patience.count(),
-             " s"),
-         "it must write each sample before it reads the next, and flush its "
-         "output then; if it does, make it faster");
+  auto* to = static_cast<uint8_t*>(bytes);
+  while (size > 0) {
+    const size_t got = program_->exchange(to, size, unwritten_, may_wait);
+    to += got;
+    size -= got;
+    if (got > 0) continue;
+    if (!may_wait()) {
+      fail(cat("did not return the sample within ", options_.patience.count(),
+               " s"),
+           "it must write each sample, and flush its output, before it reads "
+           "the next; if it does, make it faster");
+    }
+    const std::string why = program_->finish();
+    const std::string& line = last_error_line_;
+    fail(cat("ended: ", why.empty() ? "it closed its output" : why,
+             line.empty() ? "" : ": " + short_line(line, 200)),
+         "its standard error is in the run's logs folder; headroom train "
+         "--resume goes on from a checkpoint with the corrected program");
   }
-  const std::string why = program_->finish();
-  const std::string line = short_line(last_error_line_, 200);
-  fail(cat("ended: ", why.empty() ? "it closed its output" : why,
-           line.empty() ? "" : ": " + line),
-       "its standard error is in the run's logs folder; headroom train "
-       "--resume goes on from a checkpoint with the corrected program");
 }
 
-std::string AugmentProgram::read_line() {
-  size_t end;
-  while ((end = unread_.find('\n')) == unread_.npos &&
-         unread_.size() < kLongestHeader) {
-    std::array<uint8_t, kLongestHeader> bytes;
-    unread_.append(bytes.begin(),
-                   bytes.begin() + read_some(bytes.data(), bytes.size()));
+size_t AugmentProgram::read_header(const std::string& sent_header) {
+  std::string line;
+  for (char c = 0; line.size() < kLongestHeader; line += c) {
+    read(&c, 1);
+    if (c == '\n') break;
   }
-  const std::string line = unread_.substr(0, end);
-  unread_.erase(0, line.size() + 1);
-  return line;
-}
-
-void AugmentProgram::read(void* bytes, size_t size) {
-  auto* const to = static_cast<uint8_t*>(bytes);
-  size_t done = unread_.copy(static_cast<char*>(bytes), size);
-  unread_.erase(0, done);
-  while (done < size) done += read_some(to + done, size - done);
-}
-
-// Returns the number of boxes that the program's header announces.
-size_t AugmentProgram::read_header(const nlohmann::ordered_json& sent) {
-  const std::string line = read_line();
-  const nlohmann::ordered_json answer =
-      nlohmann::ordered_json::parse(line, nullptr, /*allow_exceptions=*/false);
+  const Json answer = Json::parse(line, nullptr, /*allow_exceptions=*/false);
   if (!answer.is_object()) {
     fail("wrote '" + short_line(line, 60) + "' instead of a sample's header",
          "standard output is for samples: print to standard error, in Python "
          "with file=sys.stderr");
   }
+  const Json sent = Json::parse(sent_header);
   for (const auto& [key, value] : sent.items()) {
-    const nlohmann::ordered_json given =
-        answer.value(key, nlohmann::ordered_json());
-    const bool fits =
-        key == "boxes" ? given.is_number_unsigned() : given == value;
-    if (fits) continue;
+    const Json given = answer.value(key, Json());
+    if (key == "boxes" ? given.is_number_unsigned() : given == value) continue;
     fail(cat("answered \"", key, "\": ", short_line(given.dump(), 60), " to ",
              value.dump()),
-         "return the header that came, with the new number of boxes: the size "
-         "of samples is fixed");
+         "return the header that came, with the new number of boxes");
   }
-  const auto boxes = answer["boxes"].get<uint64_t>();
-  const uint64_t most =
-      std::max<uint64_t>(static_cast<uint64_t>(options_.most_boxes),
-                         sent["boxes"].get<uint64_t>());
-  if (boxes > most) {
-    fail(cat("returned ", boxes, " boxes, and memory is planned for at most ",
+  const auto count = answer["boxes"].get<uint64_t>();
+  const auto most =
+      std::max<uint64_t>(options_.most_boxes, sent["boxes"].get<uint64_t>());
+  if (count > most) {
+    fail(cat("returned ", count, " boxes, and memory is planned for at most ",
              most, " in a sample, from the labels of the data set"),
          "return fewer");
   }
-  return boxes;
+  return count;
 }
 
-std::vector<labels::NormalizedBox> AugmentProgram::checked(
+std::vector<labels::NormalizedBox> AugmentProgram::boxes_of(
     const std::vector<double>& rows, cv::Size size) const {
   std::vector<labels::PixelBox> boxes;
   for (size_t at = 0; at < rows.size(); at += kBoxNumbers) {
     const double* const row = &rows[at];
-    const auto shown = [row] {
-      return "the box " +
-             joined(std::span(row, kBoxNumbers), " ",
-                    [](double number) { return significant_text(number, 6); });
-    };
-    if (!(row[0] >= 0 && row[0] < static_cast<double>(options_.num_classes)) ||
-        row[0] != std::floor(row[0])) {
-      fail(cat("returned ", shown(), ", whose class is none of ",
-               options_.num_classes),
-           "classes are whole numbers from 0, in the order of names");
-    }
-    if (!std::all_of(row, row + kBoxNumbers,
-                     [](double number) { return std::isfinite(number); }) ||
-        row[1] > row[3] || row[2] > row[4]) {
-      fail("returned " + shown(),
-           "return class x1 y1 x2 y2 in pixels, with x1 <= x2 and y1 <= y2");
+    const bool is_box =
+        row[0] >= 0 && row[0] < static_cast<double>(options_.num_classes) &&
+        row[0] == std::floor(row[0]) && row[1] <= row[3] && row[2] <= row[4] &&
+        std::isfinite(row[1] + row[2] + row[3] + row[4]);
+    if (!is_box) {
+      std::string shown;
+      for (size_t i = 0; i < kBoxNumbers; ++i) {
+        shown += " " + significant_text(row[i], 6);
+      }
+      fail("returned the box" + shown,
+           cat("a box is class x1 y1 x2 y2 in pixels, with a class below ",
+               options_.num_classes, ", x1 <= x2 and y1 <= y2"));
     }
     boxes.push_back(
         {static_cast<int32_t>(row[0]), row[1], row[2], row[3], row[4]});
   }
-  std::vector<labels::NormalizedBox> result =
+  auto result =
       labels::normalize_boxes(std::move(boxes), size.width, size.height);
   std::erase_if(result, [](const labels::NormalizedBox& box) {
     return box.w <= 0 || box.h <= 0;
@@ -178,36 +137,34 @@ void AugmentProgram::change(const SampleId& id, cv::Mat& pixels,
   sample_ = cat("sample ", id.stream(), " of epoch ", id.epoch);
   deadline_ = Clock::now() + options_.patience;
   if (std::exchange(is_interrupted_, true) || !program_) start();
-  const nlohmann::ordered_json header = {
-      {"seed", id.seed},
-      {"epoch", id.epoch},
-      {"index", id.stream()},
-      {"height", pixels.rows},
-      {"width", pixels.cols},
-      {"channels", pixels.channels()},
-      {"dtype", pixels.depth() == CV_16U ? "uint16" : "uint8"},
-      {"boxes", boxes.size()}};
-  const std::string line = header.dump() + "\n";
-  std::vector<double> rows = rows_of(boxes, pixels.size());
+  const Json sent = {{"seed", id.seed},
+                     {"epoch", id.epoch},
+                     {"index", id.stream()},
+                     {"height", pixels.rows},
+                     {"width", pixels.cols},
+                     {"channels", pixels.channels()},
+                     {"dtype", pixels.depth() == CV_16U ? "uint16" : "uint8"},
+                     {"boxes", boxes.size()}};
+  const std::string header = sent.dump() + "\n";
+  std::vector<double> rows;
+  for (const auto& [class_index, cx, cy, w, h] : boxes) {
+    rows.insert(rows.end(),
+                {1.0 * class_index, (cx - w / 2) * pixels.cols,
+                 (cy - h / 2) * pixels.rows, (cx + w / 2) * pixels.cols,
+                 (cy + h / 2) * pixels.rows});
+  }
   const size_t pixel_bytes = pixels.total() * pixels.elemSize();
-  const auto bytes_of = [](const void* data, size_t size) {
-    return std::span(static_cast<const uint8_t*>(data), size);
-  };
-  unwritten_ = {bytes_of(line.data(), line.size()),
-                bytes_of(rows.data(), rows.size() * sizeof(double)),
-                bytes_of(pixels.data, pixel_bytes)};
-
+  unwritten_ = {std::as_bytes(std::span(header)),
+                std::as_bytes(std::span(rows)),
+                std::as_bytes(std::span(pixels.data, pixel_bytes))};
   std::vector<double> new_rows(read_header(header) * kBoxNumbers);
   read(new_rows.data(), new_rows.size() * sizeof(double));
   cv::Mat new_pixels(pixels.size(), pixels.type());
   read(new_pixels.data, pixel_bytes);
-  if (!unwritten_.empty() || !unread_.empty()) {
-    fail(unread_.empty() ? "answered before it had read the sample"
-                         : "wrote more than its header announced",
-         "read and write boxes x 5 numbers of float64, and height x width x "
-         "channels of dtype");
+  if (!unwritten_.empty() && !unwritten_.back().empty()) {
+    fail("answered before it had read the sample", "read the whole sample");
   }
-  boxes = checked(new_rows, pixels.size());
+  boxes = boxes_of(new_rows, pixels.size());
   pixels = std::move(new_pixels);
   is_interrupted_ = false;
 }

@@ -17,8 +17,6 @@ namespace headroom::loader {
 namespace {
 
 void check_options(const LoaderOptions& options) {
-  HEADROOM_CHECK(!options.has_program() || !options.packs_samples,
-                 "a program gets no samples that a device renders");
   HEADROOM_CHECK(options.dataset != nullptr && options.dataset->size() > 0,
                  "a loader needs a data set");
   HEADROOM_CHECK(options.data_parallel_rank >= 0 &&
