@@ -488,8 +488,7 @@ RunRequest make_run_request(const CommandLine& line,
                                    request.run_directory);
     }
   }
-  // A plan starts no program.
-  if (line.command == "train" || line.has("--augment-program")) {
+  if (line.command == "train" || line.has("--augment-program")) {  // a plan may lack it
     configs::take_augment_program(config, line.value_of("--augment-program"));
   }
   if (config.cfg.empty() && config.weights.empty() &&
