@@ -92,6 +92,12 @@ std::vector<Option> options_of_processes() {
              "program in PATH, without arguments. The flag may be repeated, "
              "and has to be given again with --resume.",
              {.may_repeat = true}),
+      option("--augment-program COMMAND",
+             {"train", "plan", "coordinator", "agent"},
+             "This program, with its arguments after spaces, augments each "
+             "training sample last, as the guide's page on data explains. "
+             "Every loader thread starts one. The flag has to be given again "
+             "with --resume, and to every agent."),
       option("--processes N", {"agent"},
              "The agent starts this many workers on this machine.",
              {.default_value = "1"}),

@@ -8,6 +8,7 @@
 #include "parallel/base/check.h"
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
+#include "parallel/base/utf8.h"
 
 namespace headroom::configs {
 namespace {
@@ -154,6 +155,26 @@ RunConfig overlay_flags(RunConfig base, const std::vector<FlagUse>& uses) {
   }
   apply_in_order(base, uses);
   return base;
+}
+
+void require_augment_program(const RunConfig& config,
+                             const std::string& command) {
+  const std::string program = shell_word(config.augment_program);
+  if (config.augment_program == command) return;
+  throw Error("augment",
+              "the run's augment_program is " + program +
+                  ", but --augment-program here is " + shell_word(command) +
+                  ": no file starts a program, and its samples define the run",
+              config.augment_program.empty()
+                  ? "leave the flag out, or start a new run with it"
+                  : "give --augment-program " + program +
+                        " here too, or start a run without it");
+}
+
+void take_augment_program(RunConfig& config, const std::string& command) {
+  std::string& program = config.augment_program;
+  if (config.resume.empty() && program.empty()) program = command;
+  require_augment_program(config, command);
 }
 
 std::vector<FlagUse> changed_flags(const RunConfig& before,

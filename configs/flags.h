@@ -35,4 +35,11 @@ std::vector<FlagUse> changed_flags(const RunConfig& before,
                                    const RunConfig& after,
                                    const std::vector<std::string>& keys);
 
+// Throws Error (exit 2) unless `command`, the value of --augment-program in
+// this process, is the config's: no file and no other machine starts a program.
+void require_augment_program(const RunConfig& config,
+                             const std::string& command);
+// The same, but a new run without a program takes this one.
+void take_augment_program(RunConfig& config, const std::string& command);
+
 }  // namespace headroom::configs

@@ -17,9 +17,10 @@ constexpr int64_t kMaxSplitQueueDepth = 1;
 
 int64_t thread_bytes(const LoaderShape& shape, const Hyperparameters& hyp) {
   // A thread makes one warped picture of this rank's rows. If pixels depend on
-  // their neighbours, the thread makes two pictures, and each has the rows of
-  // all ranks. Mixup doubles the number of pictures.
-  const bool is_whole = !shape.validation && blends_neighbours(hyp);
+  // their neighbours, or a program changes them, the thread makes two pictures,
+  // and each has the rows of all ranks. Mixup doubles the number of pictures.
+  const bool is_whole =
+      !shape.validation && (blends_neighbours(hyp) || shape.has_program);
   const int64_t own_rows = is_whole ? shape.image_height : shape.own_rows;
   int64_t made = shape.largest_pixels * own_rows / shape.image_height;
   if (is_whole) made *= 2;

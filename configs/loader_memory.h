@@ -6,7 +6,8 @@
 //
 //   a thread   its source pictures, the tiles of a mosaic (of two mosaics with
 //              mixup; with copy-paste also a picture that joins the tiles), and
-//              the samples that the thread makes
+//              the samples that the thread makes; --augment-program returns a
+//              second one
 //   a batch    this rank's rows of its share of the images, 8 or 16 bits a
 //              channel; or the packs from which a device renders the images
 //              (parallel/base/device_scratch.h)
@@ -39,6 +40,7 @@ struct LoaderShape {
   int64_t bands = 3;         // channels of a pixel
   int64_t sample_bytes = 1;  // 2 if the data set declares a range
   bool packs = false;        // whether a device renders the images from packs
+  bool has_program = false;  // whether samples go through --augment-program
 };
 
 struct LoaderBudget {

@@ -16,6 +16,9 @@ namespace headroom::configs {
 AugmentPlace augment_place(const RunConfig& config) {
   if (config.augment_on == "device") return {true, "as asked for"};
   if (config.augment_on == "cpu") return {false, "as asked for"};
+  if (!config.augment_program.empty()) {
+    return {false, "--augment-program gets its samples on the host"};
+  }
   if (!computes_on_cards(config.device)) {
     return {false, "the run is on the CPU"};
   }

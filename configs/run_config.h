@@ -143,6 +143,7 @@ struct RunConfig {
   int64_t micro_batch_size = 0;  // 0 means chosen by the planner
   std::string activations = "auto";
   std::string augment_on = "auto";
+  std::string augment_program;  // require_augment_program() in flags.h
   plan::Backend backend = plan::Backend::kAuto;
   int64_t threads = 0;  // 0 means the cores divided by the processes
   int64_t loader_threads = 8;

@@ -119,6 +119,9 @@ void check_augment_place(const RunConfig& config, bool is_cpu) {
   if (place == "device" && config.synthetic_input) {
     refuse_run(asks + "--synthetic-input has none to render", "leave it out");
   }
+  if (place == "device" && !config.augment_program.empty()) {
+    refuse_run(asks + "--augment-program gets them on the host", kOneOfTwo);
+  }
 }
 
 void check_tf32(const RunConfig& config, bool is_cpu) {
@@ -170,6 +173,9 @@ void check_pairs(const RunConfig& config) {
       {config.best_metric != "fitness" && config.synthetic_input,
        "--best-metric is about the validation, but --synthetic-input has "
        "none"},
+      {!config.augment_program.empty() && config.synthetic_input,
+       "--augment-program changes samples of a data set, but "
+       "--synthetic-input has none"},
       {config.random_crop && config.rect,
        "--random-crop makes samples of one size, but --rect has a shape for "
        "each batch"},

@@ -465,6 +465,10 @@ Options where_it_runs() {
            "a kernel on the card (device), to the same bytes. auto is the card "
            "where there is one: it was 1.28 times as fast as 12 threads for "
            "yolov5s on an H200."),
+      key("augment_program", &C::augment_program,
+          "The run fills in the value of --augment-program. The key starts no "
+          "program: that is for the flag alone, also with --resume.",
+          {.defines_steps = true}),
       flag("backend", &C::backend, "--backend", kTrainAndVal,
            "How the processes exchange tensors: nccl between cards, gloo over "
            "sockets with the sums of the library of that name, mpi by Open "

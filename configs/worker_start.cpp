@@ -41,6 +41,8 @@ std::vector<Option> options_of(WorkerStart& start) {
             "Freed memory goes back to the system at once, which takes less of "
             "it and up to twice the time. The agent sets it after the kernel "
             "has killed a worker because the host's memory ran out."),
+      bound("--augment-program COMMAND", &start.augment_program,
+            "Training samples go through this program."),
   };
 }
 
@@ -56,6 +58,8 @@ std::vector<Option> options_of(StandaloneRequest& request) {
       bound("--resume", &request.resume,
             "The worker goes on with the run whose folder RUN.YAML lies in. "
             "There is no --run-directory then."),
+      bound("--augment-program COMMAND", &request.augment_program,
+            "Training samples go through this program."),
   };
 }
 

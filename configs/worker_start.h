@@ -25,6 +25,7 @@ struct WorkerStart {
   int64_t card = -1;           // the card's number; -1 means by local rank
   std::string card_uuid = {};  // the card's UUID; "" if unknown
   bool return_memory = false;  // freed memory goes back to the system at once
+  std::string augment_program = {};
 };
 
 // headroom-worker --standalone RUN.YAML FLAGS: a run by this one process
@@ -36,6 +37,7 @@ struct StandaloneRequest {
   std::filesystem::path run_directory;  // the folder of a new run
   // Resume the run in whose directory run_yaml is.
   bool resume = false;
+  std::string augment_program = {};
 };
 
 // The first word after the program's name.

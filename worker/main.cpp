@@ -127,7 +127,8 @@ int run(const headroom::configs::WorkerStart& start) {
       *client,
       {.advertise_host = start.advertise_host,
        .socket_folder = headroom::wire::unix_folder_of(start.coordinator),
-       .card = {static_cast<int>(start.card), start.card_uuid}});
+       .card = {static_cast<int>(start.card), start.card_uuid},
+       .augment_program = start.augment_program});
   return end_with(exit_code, exit_code);
 }
 
@@ -151,7 +152,8 @@ int run_standalone(const std::vector<std::string>& words) {
   const headroom::kernels::CrowdWatch crowd(run.threads);
   const auto control = headroom::run::StandaloneControl::make(
       run.assignment, headroom::stop_signals::requested);
-  const int exit_code = headroom::run::run_generations(*control, {});
+  const int exit_code = headroom::run::run_generations(
+      *control, {.augment_program = request.augment_program});
   const headroom::run::StandaloneEnd end = control->end();
   if (!end.result_json.empty()) std::puts(end.result_json.c_str());
   std::fprintf(stderr, "headroom-worker: %s\n", end.reason.c_str());

@@ -19,6 +19,9 @@ AgentOptions agent_options(const CommandLine& line,
   options.coordinator = coordinator;
   options.security = take_identity(line, coordinator);
   options.interface = line.value_of("--interface");
+  if (line.command != "val") {
+    options.augment_program = line.value_of("--augment-program");
+  }
   options.processes = processes;
   options.launcher_rank = place.rank;
   options.first_local_rank = place.local_rank * processes;

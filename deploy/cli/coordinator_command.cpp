@@ -62,6 +62,7 @@ configs::RunConfig configuration(const CommandLine& line) {
   config.processes = line.count_of("--expected-workers");
   forget_found_anchors(config);
   if (config.device.empty()) config.device = kAutomaticDevice;
+  configs::take_augment_program(config, line.value_of("--augment-program"));
   configs::check_run_config(config);
   configs::check_run_sources(config);
   std::vector<std::string> notes;

@@ -488,6 +488,9 @@ RunRequest make_run_request(const CommandLine& line,
                                    request.run_directory);
     }
   }
+  if (line.command == "train" || line.has("--augment-program")) {  // a plan may lack it
+    configs::take_augment_program(config, line.value_of("--augment-program"));
+  }
   if (config.cfg.empty() && config.weights.empty() &&
       config.command == "train") {
     config.cfg = "yolov5s";

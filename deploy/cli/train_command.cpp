@@ -439,7 +439,7 @@ int join_run(const CommandLine& line, const OptionalJob& job,
   require_resources(config, workers, job ? job->place : LauncherPlace());
   terminal.print("joining the run of the coordinator at " +
                  line.value_of("--coordinator") +
-                 ": of the flags, --processes alone counts");
+                 ": of the flags, --processes and --augment-program count");
   return run_as_agent(line, line.value_of("--coordinator"), workers, job,
                       kRegistrationTimeout, terminal);
 }

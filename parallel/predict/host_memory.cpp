@@ -116,6 +116,7 @@ HostMemory host_memory(const configs::RunConfig& config, const plan::Plan& plan,
   shape.sample_bytes = sample_bytes(!config.value_range.empty());
   configs::LoaderShape validation = shape;
   shape.packs = configs::augment_place(config).on_device;
+  shape.has_program = !config.augment_program.empty();
   validation.validation = true;
   validation.input_pixels = 0;
   validation.largest_pixels =

@@ -3,6 +3,7 @@
 //
 //   build/bin/benchmark_loader --data DATA.yaml [--img 640] [--samples 400]
 //                              [--threads 1] [--cold]
+//                              [--augment-program COMMAND]
 //
 // The measurement begins after an epoch that fills the memory for decoded
 // images (--host-memory-mib; with 1 almost no image is kept), or with --cold at
@@ -29,6 +30,7 @@ struct Options {
   int64_t host_memory_mib = 1024;
   int64_t threads = 1;
   bool cold = false;
+  std::string augment_program;
 };
 
 int run(const Options& options) {
@@ -42,6 +44,9 @@ int run(const Options& options) {
   loading.batch_norm_rule = {8};
   loading.host_memory_limit_bytes = options.host_memory_mib << 20;
   loading.num_threads = options.threads;
+  loading.program = {.command = options.augment_program,
+                     .num_classes = std::ssize(indexed.dataset.class_names()),
+                     .most_boxes = 10'000};
   loader::Loader loader(loading);
   const int64_t before = options.cold ? 0 : loader.batches_per_epoch();
   for (int64_t i = 0; i < before; ++i) loader.next();
@@ -67,6 +72,7 @@ int main(int argc, char** argv) {
   app.add_option("--host-memory-mib", options.host_memory_mib);
   app.add_option("--threads", options.threads);
   app.add_flag("--cold", options.cold);
+  app.add_option("--augment-program", options.augment_program);
   CLI11_PARSE(app, argc, argv);
   headroom::kernels::keep_freed_memory();  // as a worker does
   return headroom::run(options);

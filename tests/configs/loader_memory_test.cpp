@@ -79,6 +79,15 @@ TEST(LoaderMemory, PackedSamplesTakeTheirRoom) {
   EXPECT_LT(bytes, 4 * (2 * kPicture + 1100));
 }
 
+// The program's answer is a second sample, and both have all rows.
+TEST(LoaderMemory, AProgramReturnsASecondSample) {
+  LoaderShape shape = small_shape();
+  shape.has_program = true;
+  EXPECT_EQ(loader_budget(shape, {}, 0).thread_bytes, (1 + 4 + 2) * kPicture);
+  shape.own_rows /= 2;
+  EXPECT_EQ(loader_budget(shape, {}, 0).thread_bytes, (1 + 4 + 2) * kPicture);
+}
+
 TEST(AugmentPlace, IsTheCardUnlessAskedForOrNothingIsRenderedThere) {
   RunConfig config;
   EXPECT_FALSE(augment_place(config).on_device);
@@ -87,6 +96,11 @@ TEST(AugmentPlace, IsTheCardUnlessAskedForOrNothingIsRenderedThere) {
   config.synthetic_input = true;
   EXPECT_FALSE(augment_place(config).on_device);
   config.synthetic_input = false;
+  config.augment_program = "python3 a.py";
+  EXPECT_FALSE(augment_place(config).on_device);
+  EXPECT_EQ(augment_place(config).reason,
+            "--augment-program gets its samples on the host");
+  config.augment_program = "";
   config.augment_on = "cpu";
   EXPECT_FALSE(augment_place(config).on_device);
   config.augment_on = "device";

@@ -181,6 +181,12 @@ const Refused kSamples[] = {
     {[](RunConfig& c) { c.image_weights = c.synthetic_input = true; },
      "--image-weights weighs images by their labels, but --synthetic-input has "
      "no data set: leave one of the two out"},
+    {[](RunConfig& c) {
+       c.augment_program = "cat";
+       c.synthetic_input = true;
+     },
+     "--augment-program changes samples of a data set, but --synthetic-input "
+     "has none: leave one of the two out"},
     {[](RunConfig& c) { c.random_crop = c.rect = true; },
      "--random-crop makes samples of one size, but --rect has a shape for each "
      "batch: leave one of the two out"},
@@ -287,6 +293,14 @@ const Refused kDevices[] = {
      },
      "--augment-on device renders samples on a card, but --synthetic-input has "
      "none to render: leave it out"},
+    {[](RunConfig& c) {
+       c.augment_on = "device";
+       c.device = "0";
+       c.augment_program = "cat";
+     },
+     "--augment-on device renders samples on a card, but --augment-program "
+     "gets "
+     "them on the host: leave one of the two out"},
 };
 INSTANTIATE_TEST_SUITE_P(Devices, RefusedConfig, ::testing::ValuesIn(kDevices));
 

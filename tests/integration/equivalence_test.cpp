@@ -83,6 +83,8 @@ constexpr const char* kGroupsOf2 = "--bn-group 2";
 // count in every entry.
 constexpr const char* kClassWeights =
     "--fraction 0.8 --set hyp.cls_pw=balanced --label-smoothing 0.1";
+constexpr const char* kProgram =
+    "--augment-program " HEADROOM_SOURCE_DIR "/tests/support/augment.sh";
 constexpr const char* kCopyPaste =
     "--set hyp.copy_paste=0.6 --set hyp.mixup=0.3";
 
@@ -107,6 +109,9 @@ INSTANTIATE_TEST_SUITE_P(
         // The images have 128 pixels, the windows 96.
         Layout{"data2_random_crop", "8", "--layout data=2", 2, "--random-crop"},
         Layout{"data2_multi_scale", "8", "--layout data=2", 2, "--multi-scale"},
+        Layout{"data2_augment_program", "8", "--layout data=2", 2, kProgram},
+        Layout{"spatial2_augment_program", "8", "--layout spatial=2", 2,
+               kProgram},
         Layout{"data2_image_weights", "8", "--layout data=2", 2,
                "--image-weights --set hyp.mixup=0.3"},
         Layout{"data2_class_weights", "8", "--layout data=2", 2, kClassWeights},

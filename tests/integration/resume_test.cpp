@@ -158,6 +158,41 @@ TEST_F(Resume, KeepsThePartOfTheImages) {
   EXPECT_EQ(ledger.exit_code, 0) << ledger.out << ledger.err;
 }
 
+TEST_F(Resume, TheProgramForSamplesIsGivenAgain) {
+  const fs::path folder = fresh_folder();
+  fs::create_directories(folder);
+  const fs::path script = folder / "augment.sh";
+  std::ofstream(script) << "cat\n";
+  const std::vector<std::string> flag = {"--augment-program",
+                                         "sh " + script.string()};
+  const ProgramResult first = train(folder, joined(flag, {"--max-steps", "2"}));
+  ASSERT_EQ(first.exit_code, 0) << first.err;
+  const fs::path run_yaml = folder / kRun / "run.yaml";
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{program("headroom"), "train", "--config",
+                                 run_yaml.string()},
+        {program("headroom"), "train", "--resume", folder / kRun},
+        {program("headroom-worker"), "--standalone", run_yaml.string(),
+         "--resume"}}) {
+    const ProgramResult refused = run_program(command, folder);
+    EXPECT_EQ(refused.exit_code, 2);
+    EXPECT_THAT(refused.err, HasSubstr("no file starts a program"));
+    EXPECT_THAT(refused.err, HasSubstr("give --augment-program 'sh "));
+  }
+  std::ofstream(script) << "echo wrong >&2; exit 3\n";
+  const std::vector<std::string> more = joined(flag, {"--max-steps", "3"});
+  const ProgramResult failed = resume(folder, more);
+  EXPECT_EQ(failed.exit_code, 4);
+  EXPECT_THAT(failed.err, HasSubstr("[augment] --augment-program 'sh "));
+  EXPECT_THAT(failed.err,
+              HasSubstr("ended: sh failed with code 3: wrong (sample "));
+  EXPECT_EQ(steps(folder).size(), 2u);
+  std::ofstream(script) << "cat\n";
+  const ProgramResult resumed = resume(folder, more);
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
+  EXPECT_EQ(steps(folder).size(), 3u);
+}
+
 TEST_F(Resume, KeepsTheMetricOfTheBestWeights) {
   const fs::path folder = fresh_folder();
   const ProgramResult first =

@@ -141,7 +141,7 @@ const std::vector<Rule>& rules() {
        rooms({kConfigs,
               {"worker/data/codecs", "worker/data/labels",
                "worker/data/sampling", "worker/kernels"}}),
-       {"images", "vector"}},
+       {"images", "json", "vector"}},
       {"worker/data/tiles",
        rooms({kConfigs,
               {"worker/data/codecs", "worker/data/labels",

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "configs/fault.h"
+#include "configs/flags.h"
 #include "configs/run_config.h"
 #include "parallel/base/check.h"
 #include "parallel/base/log.h"
@@ -329,6 +330,7 @@ void take_part(const control::Assignment& assignment,
     process.card = chosen.card;
   }
   if (config.command == "train") {
+    configs::require_augment_program(config, options.augment_program);
     prepare_training(assignment, config, client, process);
   }
   const RunOutcome end =

@@ -26,6 +26,7 @@ struct WorkerOptions {
   // ranks connect by TCP.
   std::string socket_folder = {};
   AssignedCard card = {};
+  std::string augment_program = {};  // the value of --augment-program
 };
 
 // Returns the worker's exit code.

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "configs/data_config.h"
+#include "configs/flags.h"
 #include "configs/layers/model_table.h"
 #include "configs/replaced_files.h"
 #include "configs/run_config.h"
@@ -301,6 +302,7 @@ StandaloneRun read_standalone(const configs::StandaloneRequest& request) {
   } else {
     check_run_directory(request, config);
   }
+  configs::take_augment_program(config, request.augment_program);
   configs::check_run_config(config);
   configs::check_run_sources(config);
   if (config.global_batch_size == configs::kLargestBatch) {

@@ -13,7 +13,6 @@
 #include "worker/step/parallel_context.h"
 
 namespace headroom::validation {
-
 loader::LoaderOptions training_options(const configs::RunConfig& config,
                                        const plan::Plan& plan,
                                        const step::RunData& inputs,
@@ -24,6 +23,17 @@ loader::LoaderOptions training_options(const configs::RunConfig& config,
                              : loader::LoaderMode::kTrainMosaic;
   options.multi_scale = config.multi_scale;
   options.packs_samples = configs::augment_place(config).on_device;
+  if (!config.augment_program.empty()) {
+    predict::LabelBound bound = predict::label_bound(config);
+    std::vector<int64_t> boxes;
+    for (int64_t i = 0; i < inputs.training->size(); ++i) {
+      boxes.push_back(std::ssize(inputs.training->labels(i)));
+    }
+    bound.statistics = predict::label_statistics(boxes);
+    options.program = {.command = config.augment_program,
+                       .num_classes = inputs.num_classes(),
+                       .most_boxes = predict::most_boxes(bound, 1).boxes};
+  }
   if (config.close_mosaic > 0) {
     options.mosaic_epochs = config.epochs - config.close_mosaic;
   }

@@ -5,8 +5,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "parallel/base/piped_program.h"
 #include "parallel/base/text.h"
-#include "worker/video/piped_program.h"
 #include "worker/video/video.h"
 
 namespace headroom::video {

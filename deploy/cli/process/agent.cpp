@@ -138,7 +138,8 @@ class Agent {
             .insecure_network = options_.security.insecure_network,
             .card = slot.card ? slot.card->index : -1,
             .card_uuid = slot.card ? slot.card->uuid : "",
-            .return_memory = returns_memory_};
+            .return_memory = returns_memory_,
+            .augment_program = options_.augment_program};
   }
 
   // Gives the slots the cards that the coordinator has chosen.

@@ -46,7 +46,8 @@ struct AgentOptions {
   // coordinator.
   std::string interface;
   SecurityFiles security;
-  int processes = 1;  // workers to start
+  std::string augment_program;  // its value for the workers
+  int processes = 1;            // workers to start
   int launcher_rank = 0;
   int launcher_size = 0;     // agents that the launcher started, or 0
   int first_local_rank = 0;  // local rank of this agent's first worker

@@ -21,7 +21,9 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using testing::refusal_of;
+using ::testing::StartsWith;
 using testing::TemporaryFolder;
 
 class RunRequestTest : public ::testing::Test {
@@ -498,6 +500,48 @@ TEST_F(RunRequestTest, SettingsThatDefineAStepCannotChangeOnResume) {
   EXPECT_THAT(refusal_of_resumed({"--set", "anchors=7,8; 3,4; 5,6"}),
               HasSubstr("anchors was 1,2; 3,4; 5,6 and cannot become 7,8; "
                         "3,4; 5,6: the committed steps were made with it"));
+}
+
+TEST_F(RunRequestTest, AProgramForSamplesComesFromTheCommandLineAlone) {
+  const std::string refused =
+      "[augment] the run's augment_program is 'cat -', but --augment-program "
+      "here is '': no file starts a program, and its samples define the run: "
+      "give --augment-program 'cat -' here too, or start a run without it";
+  const std::string file =
+      root_.write("run.yaml", "augment_program: cat -\n").string();
+  EXPECT_EQ(refusal({"--config", file}), refused);
+  EXPECT_EQ(refusal({"--set", "augment_program=cat -"}), refused);
+  for (const Flags& more : {Flags{}, Flags{"--config", file}}) {
+    Flags flags = {"--augment-program", "cat -"};
+    flags.insert(flags.end(), more.begin(), more.end());
+    EXPECT_EQ(request(flags).config.augment_program, "cat -");
+  }
+  EXPECT_THAT(refusal({"--config", file, "--augment-program", "true"}),
+              HasSubstr("is 'cat -', but --augment-program here is true"));
+  EXPECT_EQ(
+      refusal_of([&] {
+        make_run_request(parse_command_line({"plan", "--config", file}), {}, 8);
+      }),
+      "accepted")
+      << "a plan starts nothing";
+}
+
+TEST_F(RunRequestTest, AResumedRunGetsItsProgramForSamplesAgain) {
+  const Flags flag = {"--augment-program", "cat"};
+  save_run([](configs::RunConfig&) {});
+  EXPECT_EQ(refusal_of_resumed(flag),
+            "[augment] the run's augment_program is '', but --augment-program "
+            "here is cat: no file starts a program, and its samples define the "
+            "run: leave the flag out, or start a new run with it");
+  save_run([](configs::RunConfig& saved) { saved.augment_program = "cat"; });
+  EXPECT_EQ(refusal_of_resumed(),
+            "[augment] the run's augment_program is cat, but --augment-program "
+            "here is '': no file starts a program, and its samples define the "
+            "run: give --augment-program cat here too, or start a run without "
+            "it");
+  EXPECT_THAT(refusal_of_resumed({"--set", "augment_program="}),
+              HasSubstr("augment_program was cat and cannot become ''"));
+  EXPECT_EQ(resumed(flag).config.augment_program, "cat");
 }
 
 // A user may edit the model's file between a run and its resume.

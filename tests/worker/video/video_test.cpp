@@ -12,11 +12,11 @@
 #include <opencv2/core.hpp>
 #include <tuple>
 
+#include "parallel/base/piped_program.h"
 #include "parallel/base/text.h"
 #include "tests/support/file_size_limit.h"
 #include "tests/worker/data/data_files.h"
 #include "tests/worker/video/clips.h"
-#include "worker/video/piped_program.h"
 
 namespace headroom::video {
 namespace {

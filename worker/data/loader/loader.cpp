@@ -4,6 +4,7 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -22,6 +23,7 @@
 #include "parallel/base/device_scratch.h"
 #include "parallel/base/text.h"
 #include "worker/data/augment/augment.h"
+#include "worker/data/augment/augment_program.h"
 #include "worker/data/augment/sample_packing.h"
 #include "worker/data/augment/sample_recipe.h"
 #include "worker/data/codecs/image_bands.h"
@@ -259,6 +261,8 @@ class Loader::Implementation {
   }
 
   void work() {
+    augment::AugmentProgram program(options_.program,
+                                    [this] { return stopping_.load(); });
     std::unique_lock lock(mutex_);
     try {
       while (!stopping_ && !failure_) {
@@ -273,7 +277,7 @@ class Loader::Implementation {
           const int64_t index = pending->next_sample++;
           lock.unlock();
           when_there_is_memory(pending->plan.step,
-                               [&] { make_sample(*pending, index); });
+                               [&] { make_sample(*pending, index, program); });
           lock.lock();
           if (--pending->unfinished > 0) continue;
         }
@@ -291,10 +295,14 @@ class Loader::Implementation {
     }
   }
 
-  void make_sample(PendingBatch& pending, int64_t index) {
+  void make_sample(PendingBatch& pending, int64_t index,
+                   augment::AugmentProgram& program) {
     const BatchPlan& plan = pending.plan;
     const augment::SampleId id = plan.id_of(options_.seed, index);
-    const codecs::PixelRows rows{plan.rows.begin, plan.rows.end};
+    const codecs::PixelRows own{plan.rows.begin, plan.rows.end};
+    // A program gets whole samples, also where ranks share an image.
+    const codecs::PixelRows rows =
+        options_.has_program() ? codecs::PixelRows{0, plan.height} : own;
     augment::PlannedSample planned;
     tiles::RandomCrops crops(*options_.dataset, store_, id, plan.height,
                              plan.width, options_.image_limits());
@@ -320,7 +328,15 @@ class Loader::Implementation {
                        planned.recipe.width == plan.width &&
                        planned.recipe.type == store_.type(),
                    "a sample of another size than its plan");
-    put(std::move(planned.recipe), pending.batch, index);
+    if (options_.has_program()) {
+      cv::Mat pixels = augment::render_sample(std::move(planned.recipe));
+      program.change(id, pixels, planned.sample.boxes);
+      copy_pixels(pixels.rowRange(static_cast<int>(own.begin),
+                                  static_cast<int>(own.end)),
+                  pending.batch.images, index);
+    } else {
+      put(std::move(planned.recipe), pending.batch, index);
+    }
     pending.made[index] = std::move(planned.sample);
   }
 
@@ -406,7 +422,7 @@ class Loader::Implementation {
   int64_t next_index_ = 0;   // index of the next batch to open
   int64_t next_wanted_ = 0;  // index of the next batch to read ahead
   int64_t num_yielded_ = 0;
-  bool stopping_ = false;
+  std::atomic<bool> stopping_ = false;
   std::exception_ptr failure_;
 
   std::vector<std::thread> threads_;

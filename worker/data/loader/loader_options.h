@@ -13,6 +13,7 @@
 #include "configs/run_config.h"
 #include "parallel/base/value_range.h"
 #include "parallel/plan/batch_split.h"
+#include "worker/data/augment/augment_program.h"
 #include "worker/data/codecs/image.h"
 #include "worker/data/loader/batch.h"
 
@@ -97,6 +98,10 @@ struct LoaderOptions {
   // Training: samples are packed for a device that renders them
   // (Batch::packed).
   bool packs_samples = false;
+
+  // Training: the program through which samples go, last.
+  augment::ProgramOptions program = {};
+  bool has_program() const { return !program.command.empty(); }
 
   PackTargets pack;      // if empty, the training step packs the targets
   AssignTargets assign;  // if empty, Batch::targets stays empty

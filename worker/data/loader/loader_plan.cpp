@@ -213,7 +213,8 @@ int64_t LoaderPlan::largest_pixels() const {
 // rows if the image is resized or goes into a mosaic.
 int64_t LoaderPlan::largest_source_pixels() const {
   const bool mosaic = options_.mode == LoaderMode::kTrainMosaic;
-  const int64_t reached = is_validation()
+  const int64_t reached = options_.has_program() ? options_.image_height
+                          : is_validation()
                               ? own_rows()
                               : configs::rows_reached(options_.hyp, own_rows(),
                                                       options_.image_height);
@@ -259,6 +260,7 @@ configs::LoaderBudget LoaderPlan::budget() const {
   shape.bands = options_.bands;
   shape.sample_bytes = sample_bytes(!options_.ranges.empty());
   shape.packs = options_.packs_samples;
+  shape.has_program = options_.has_program();
   shape.images_of_a_batch = divided_up(options_.global_batch_size, ranks);
   shape.most_threads = options_.num_threads;
   return configs::loader_budget(shape, options_.hyp,

@@ -3,6 +3,7 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/upsample_bilinear2d.h>
 #include <c10/util/Exception.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,6 +18,7 @@
 #include <utility>
 
 #include "parallel/base/check.h"
+#include "tests/support/error_text.h"
 #include "tests/worker/data/data_files.h"
 #include "tests/worker/data/encoders.h"
 #include "tests/worker/data/loader/loader_fixture.h"
@@ -242,6 +244,79 @@ TEST_F(LoaderTest, BatchesHaveTheSizeOfTheirStep) {
                           [](const Batch& a, const Batch& b) {
                             return a.image_width == b.image_width;
                           }));
+}
+
+class LoaderProgram : public LoaderTest {
+ protected:
+  LoaderOptions with_program(LoaderOptions options,
+                             const std::string& command) const {
+    options.program = {.command = command, .num_classes = 3, .most_boxes = 12};
+    return options;
+  }
+  static constexpr const char* kProgram =
+      HEADROOM_SOURCE_DIR "/tests/support/augment.sh";
+};
+
+TEST_F(LoaderProgram, ThreadsRanksAndRowsChangeNothing) {
+  for (const LoaderMode mode :
+       {LoaderMode::kTrainMosaic, LoaderMode::kTrainRect}) {
+    const std::vector<Batch> plain = take(options(mode), 3);
+    const LoaderOptions changed = with_program(options(mode), kProgram);
+    const std::vector<Batch> reference = take(changed, 3);
+    EXPECT_FALSE(reference[0].images.equal(plain[0].images));
+    EXPECT_LT(reference[0].labels.size(), plain[0].labels.size());
+    for (const int64_t threads : {1, 5}) {
+      expect_same(take(with_threads(changed, threads), 3), reference);
+    }
+    LoaderOptions late = changed;
+    late.first_step = 2;
+    expect_same(take(late, 1), reference, 2);
+    for (const int rank : {0, 1}) {
+      const Batch part = take(of_rank(changed, rank, 2), 1)[0];
+      EXPECT_TRUE(part.images.equal(reference[0].images.narrow(
+          0, part.local_begin, part.images.size(0))));
+      const Batch rows = take(of_rows(changed, rank, 2), 1)[0];
+      const int64_t half = reference[0].images.size(1) / 2;
+      EXPECT_TRUE(
+          rows.images.equal(reference[0].images.narrow(1, rank * half, half)));
+      EXPECT_EQ(rows.labels.size(), reference[0].labels.size());
+    }
+  }
+}
+
+// A mirrored box at the left edge is clipped again when it comes back.
+TEST_F(LoaderProgram, OneThatChangesNothingChangesNothing) {
+  constexpr double kEdge = 1.001e-3 / 64;  // a thousandth of a pixel
+  LoaderOptions scaled = options();
+  scaled.multi_scale = true;
+  LoaderOptions deep = options();
+  deep.ranges = {{-100, 400}};
+  for (const LoaderOptions& plain : {scaled, deep}) {
+    const std::vector<Batch> reference = take(plain, 3);
+    const std::vector<Batch> batches = take(with_program(plain, "cat"), 3);
+    for (size_t i = 0; i < batches.size(); ++i) {
+      EXPECT_TRUE(batches[i].images.equal(reference[i].images));
+      ASSERT_EQ(batches[i].labels.size(), reference[i].labels.size());
+      for (size_t k = 0; k < batches[i].labels.size(); ++k) {
+        const loss::LabelRow& a = batches[i].labels[k];
+        const loss::LabelRow& b = reference[i].labels[k];
+        EXPECT_EQ(a.class_index, b.class_index);
+        EXPECT_NEAR(a.cx, b.cx, kEdge);
+        EXPECT_NEAR(a.cy, b.cy, kEdge);
+        EXPECT_NEAR(a.w, b.w, kEdge);
+        EXPECT_NEAR(a.h, b.h, kEdge);
+      }
+    }
+  }
+}
+
+TEST_F(LoaderProgram, ItsFailureEndsTheLoader) {
+  EXPECT_THAT(
+      error_text([&] { take(with_program(options(), "false"), 1); },
+                 ExitCode::kData),
+      ::testing::HasSubstr("--augment-program false ended: false failed with "
+                           "code 1"));
+  Loader unfinished(with_program(options(), "sleep 30"));
 }
 
 TEST_F(LoaderTest, RanksTogetherMakeTheGlobalBatch) {

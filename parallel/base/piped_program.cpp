@@ -1,6 +1,7 @@
-#include "worker/video/piped_program.h"
+#include "parallel/base/piped_program.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/socket.h>
@@ -10,11 +11,12 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <utility>
 
 #include "parallel/base/environment.h"
 #include "parallel/base/text.h"
 
-namespace headroom::video {
+namespace headroom {
 namespace {
 
 constexpr std::chrono::seconds kGrace{2};  // time between SIGTERM and SIGKILL
@@ -39,8 +41,11 @@ std::string message_of(std::string line, bool& is_error) {
 }  // namespace
 
 PipedProgram::PipedProgram(std::vector<std::string> words,
-                           std::chrono::seconds patience)
-    : name_(words.front()), patience_(patience) {
+                           std::chrono::seconds patience,
+                           std::function<void(std::string)> on_error_line)
+    : name_(words.front()),
+      patience_(patience),
+      on_error_line_(std::move(on_error_line)) {
   start(words);
 }
 
@@ -96,6 +101,10 @@ void PipedProgram::read_errors(int descriptor) {
   while (std::fgets(line, sizeof line, stream) != nullptr) {
     bool is_error = false;
     const std::string message = message_of(line, is_error);
+    if (on_error_line_) {
+      on_error_line_(message);
+      continue;
+    }
     if (is_error) ++error_lines_;
     if (first_error_.empty() || (is_error && error_lines_ == 1)) {
       first_error_ = message;
@@ -133,6 +142,28 @@ bool PipedProgram::write(const uint8_t* bytes, size_t size) {
     done += static_cast<size_t>(put);
   }
   return true;
+}
+
+size_t PipedProgram::exchange(uint8_t* bytes, size_t size, Unwritten& unwritten,
+                              const std::function<bool()>& may_wait) {
+  while (pid_ > 0 && may_wait()) {
+    while (!unwritten.empty() && unwritten.front().empty()) {
+      unwritten.pop_front();
+    }
+    const int wanted = unwritten.empty() ? POLLIN : POLLIN | POLLOUT;
+    pollfd pipe{pipe_, static_cast<short>(wanted), 0};
+    if (::poll(&pipe, 1, /*timeout=*/50) <= 0) continue;
+    if ((pipe.revents & POLLOUT) != 0 && !unwritten.empty()) {
+      auto& part = unwritten.front();
+      const ssize_t put =
+          ::send(pipe_, part.data(), part.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+      if (put > 0) part = part.subspan(static_cast<size_t>(put));
+    }
+    const ssize_t got = ::recv(pipe_, bytes, size, MSG_DONTWAIT);
+    if (got >= 0) return static_cast<size_t>(got);
+    if (errno != EAGAIN && errno != EINTR) return 0;  // it was killed
+  }
+  return 0;
 }
 
 // Returns whether the program ends within `time`. Does not collect the exit
@@ -182,4 +213,4 @@ std::string PipedProgram::finish() {
   return cat(text, ": ", first_error_);
 }
 
-}  // namespace headroom::video
+}  // namespace headroom

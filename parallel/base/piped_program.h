@@ -3,8 +3,8 @@
 //
 // It is started without a shell, in a process group of its own, so that Ctrl-C
 // reaches only this process. When this process ends, the pipe breaks, and the
-// program ends too. A thread reads its standard error all the time, and keeps
-// one line of it.
+// program ends when it next reads or writes. A thread reads its standard error
+// all the time, and keeps one line of it or passes all lines on.
 //
 // Every wait is bounded: a program that takes too long gets SIGTERM, and
 // SIGKILL 2 s later. Only a process that the kernel cannot end, for example
@@ -18,17 +18,23 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
+#include <functional>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
 
-namespace headroom::video {
+namespace headroom {
 
 class PipedProgram {
  public:
   // `words`: the program's name, which is searched for on PATH, and its
   // arguments. The program is killed if a read or write waits for `patience`.
-  PipedProgram(std::vector<std::string> words, std::chrono::seconds patience);
+  // `on_error_line` is called on a thread with each line of standard error;
+  // then there is no first_error().
+  PipedProgram(std::vector<std::string> words, std::chrono::seconds patience,
+               std::function<void(std::string)> on_error_line = {});
   ~PipedProgram();  // ends the program if it still runs
   PipedProgram(const PipedProgram&) = delete;
   PipedProgram& operator=(const PipedProgram&) = delete;
@@ -37,6 +43,12 @@ class PipedProgram {
   size_t read(uint8_t* bytes, size_t size);
   // Returns false when the program accepts no more data.
   bool write(const uint8_t* bytes, size_t size);
+  // Reads at most `size` bytes when some have come, and meanwhile writes
+  // `unwritten`, whose spans shrink: so neither side blocks the other. Returns
+  // 0 at the end, or when `may_wait`, asked every 50 ms, returns false.
+  using Unwritten = std::deque<std::span<const std::byte>>;
+  size_t exchange(uint8_t* bytes, size_t size, Unwritten& unwritten,
+                  const std::function<bool()>& may_wait);
   // Closes the pipe and waits until the program ends, at most for `patience`.
   // Returns why the program failed, "" on success.
   std::string finish();
@@ -58,6 +70,7 @@ class PipedProgram {
 
   const std::string name_;
   const std::chrono::seconds patience_;
+  const std::function<void(std::string)> on_error_line_;
   std::string failure_;  // why the program could not be started, or was killed
   int pipe_ = -1;
   pid_t pid_ = -1;
@@ -67,4 +80,4 @@ class PipedProgram {
   std::string first_error_;
 };
 
-}  // namespace headroom::video
+}  // namespace headroom
