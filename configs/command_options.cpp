@@ -30,7 +30,7 @@ std::vector<Option> options_of_processes() {
              {.default_value = "127.0.0.1:0"}),
       option("--expected-workers N", {"coordinator"},
              "The run starts when this many workers, of all agents together, "
-             "are there.",
+             "are there. A resumed run expects as many as before.",
              {.default_value = "1"}),
       option("--coordinator HOST:PORT", {"agent", "status"},
              "The coordinator listens at this address."),

@@ -537,7 +537,8 @@ Options what_is_written() {
            "The run writes into project/name even if it is there; an older run "
            "there is replaced at the first committed step.",
            {.of_start = true}),
-      flag("resume", &C::resume, "--resume [DIR]", {"train", "plan"},
+      flag("resume", &C::resume, "--resume [DIR]",
+           {"train", "plan", "coordinator"},
            "The run in this folder continues from its newest valid checkpoint. "
            "Without a folder, it is the newest run (the word 'latest').",
            {.value_is_optional = true}),

@@ -71,11 +71,13 @@ HEADROOM_FIELDS(LeftGeneration, was_asked, committed_steps, holds_a_part,
 HEADROOM_FIELDS(FinishedRun, exit_code, reason, result_json, step,
                 says_how_to_go_on)
 
+HEADROOM_FIELDS(headroom::FolderPlace, run_id, hostname, node_id, steps)
+
 // All fields of Assignment except the stamp, action, reason and order number.
 HEADROOM_FIELDS(RankAssignment, rank, local_rank, local_world_size, world_size,
                 has_one_agent, keeps_state, plan, run_config_yaml,
                 run_directory, resume_checkpoint, resume_steps, left_out_cards,
-                card_uuid)
+                card_uuid, node_id, folder)
 
 wire::Event to_wire(const EventRecord& record);
 EventRecord from_wire(const wire::Event& message);

@@ -57,6 +57,13 @@ void EventFile::add_unwritten(std::vector<std::string> lines) {
   add(lines);
 }
 
+void EventFile::write_alone() {
+  std::error_code ignored;
+  if (run_directory_.empty() || is_begun_run_folder(run_directory_)) return;
+  std::filesystem::create_directories(run_directory_, ignored);
+  file_.write();
+}
+
 void EventFile::write() {
   if (!is_begun_run_folder(run_directory_)) return;
   const bool is_written = file_.write();

@@ -54,6 +54,9 @@ class EventFile {
   // the file's last line is one of them, only the later ones are added. An
   // incomplete last line of the file is cut off first.
   void add_unwritten(std::vector<std::string> lines);
+  // Makes the folder and appends pending lines, if rank 0 has written its files
+  // on another machine, which does not share this folder.
+  void write_alone();
   // Appends pending lines once the run has written to its directory. If the
   // file cannot be written, the lines stay pending for the next call; the
   // failure is logged once.

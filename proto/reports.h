@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "parallel/base/card.h"
+#include "parallel/base/folder_place.h"
 #include "parallel/base/memory_shortfall.h"
 #include "parallel/plan/plan.h"
 
@@ -72,6 +73,9 @@ struct RankAssignment {
   int64_t resume_steps = 0;
   // UUIDs of cards on which no worker may run.
   std::vector<std::string> left_out_cards = {};
+  std::string node_id = {};  // this worker's agent; "" without a coordinator
+  // Where the run's folder was written before this generation.
+  headroom::FolderPlace folder = {};
   // UUID of the card on which this worker's predecessor failed: the worker uses
   // that card, even if its number has changed. "" means the card of its slot.
   std::string card_uuid = {};

@@ -107,6 +107,7 @@ void RunStateSnapshot::fields_of(Log& log, State& state) {
   log("regrouping_failure", state.cycle_.regrouping_.failure);
   log("regrouping_is_leaner", state.cycle_.regrouping_.is_leaner);
   log("fruitless", state.cycle_.fruitless_);
+  log("folder", state.folder_);
 }
 
 wire::RunStateSnapshot RunStateSnapshot::of(const RunState& state) {

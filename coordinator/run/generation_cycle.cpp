@@ -23,9 +23,10 @@ void GenerationCycle::form(TimePoint now, const plan::Plan& plan,
   } else {
     fruitless_.clear();
   }
-  Generation next =
-      next_generation(generation_, assign_ranks(members, membership_.slots()),
-                      plan, begin, reason);
+  Generation next = next_generation(
+      generation_,
+      assign_ranks(members, membership_.slots(), options_.first_host), plan,
+      begin, reason);
   next.keeps_state = can_keep_state(generation_, next, regrouping_);
   generation_ = std::move(next);
   regrouping_ = {};

@@ -34,6 +34,10 @@ struct RunOptions {
   RegroupingOptions regrouping;
   SilenceLimits silence;
   std::string run_directory;
+  std::string run_id;  // folder_place.h
+  // Rank 0, which writes the run's folder, is on this machine if it can be: the
+  // coordinator's own.
+  std::string first_host;
   // The model's layers; empty if the plan does not need them.
   std::vector<layers::LayerCost> layers;
   // The first generation's plan; without it the configuration decides.

@@ -62,7 +62,8 @@ std::vector<RankedMember> assign_ranks(std::vector<Member> members) {
 }
 
 std::vector<RankedMember> assign_ranks(const std::vector<Member>& members,
-                                       std::vector<Member> slots) {
+                                       std::vector<Member> slots,
+                                       const std::string& first_host) {
   // The smallest launcher_rank of each machine.
   std::map<std::string, int> first_rank;
   for (const Member& slot : slots) {
@@ -76,9 +77,12 @@ std::vector<RankedMember> assign_ranks(const std::vector<Member>& members,
     ++count[member.hostname];
     taking_part.insert(member.worker_id);
   }
+  using Key =
+      std::tuple<bool, int, const std::string&, int, const std::string&, int>;
   const auto key = [&](const Member& slot) {
-    return std::tie(first_rank.at(slot.hostname), slot.hostname,
-                    slot.launcher_rank, slot.node_id, slot.local_slot);
+    return Key(slot.hostname != first_host, first_rank.at(slot.hostname),
+               slot.hostname, slot.launcher_rank, slot.node_id,
+               slot.local_slot);
   };
   std::sort(slots.begin(), slots.end(),
             [&](const Member& a, const Member& b) { return key(a) < key(b); });

@@ -39,7 +39,8 @@ QuorumDecision decide_quorum(TimePoint now, TimePoint since,
 //
 // A node is a machine (a hostname), not an agent: under mpirun every process of
 // a machine may be a separate agent, and local_rank selects the device.
-// Machines come in the order of their smallest launcher_rank; on one machine
+// Machines come in the order of their smallest launcher_rank, then by name; on
+// one machine
 // the order is launcher_rank, then the agent's name, then the agent's slot.
 
 struct RankedMember {
@@ -54,8 +55,10 @@ struct RankedMember {
 std::vector<RankedMember> assign_ranks(std::vector<Member> members);
 // Assigns ranks to `members` only, but numbers local ranks over all `slots` of
 // a machine: a worker whose neighbour is lost keeps its local_rank, and with it
-// its device. REQUIRES: `slots` includes all of `members`.
+// its device. The machine `first_host` comes first, if it takes part. REQUIRES:
+// `slots` includes all of `members`.
 std::vector<RankedMember> assign_ranks(const std::vector<Member>& members,
-                                       std::vector<Member> slots);
+                                       std::vector<Member> slots,
+                                       const std::string& first_host = "");
 
 }  // namespace headroom::coordinator

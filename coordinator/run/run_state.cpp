@@ -20,7 +20,9 @@ RunState::RunState(const RunOptions& options, const configs::RunConfig& config,
       membership_(options.quorum.expected_workers, options.silence),
       reason_("no agent has registered yet"),
       cycle_(options_, config_, membership_, ending_),
-      last_tick_(now) {}
+      last_tick_(now) {
+  folder_.run_id = options_.run_id;
+}
 
 std::optional<std::string> RunState::register_node(TimePoint now, Node node) {
   const bool is_new = membership_.find_node(node.node_id) == nullptr;
@@ -247,6 +249,19 @@ void RunState::committed(int64_t step,
   ending_.known_steps = progress_.step;
 }
 
+void RunState::note_writer(const std::string& worker_id) {
+  const Member* member = membership_.find(worker_id);
+  if (member == nullptr) return;
+  folder_.hostname = member->hostname;
+  folder_.node_id = member->node_id;
+}
+
+FolderPlace RunState::folder() const {
+  FolderPlace place = folder_;
+  place.steps = progress_.step;
+  return place;
+}
+
 std::optional<std::string> RunState::finish(TimePoint now,
                                             const std::string& worker_id,
                                             const wire::FinishedRun& finished) {
@@ -254,6 +269,7 @@ std::optional<std::string> RunState::finish(TimePoint now,
   if (phase_ == RunPhase::kStopping && worker_id == ending_.saver) {
     ending_.saved_step = finished.step;
     progress_.step = std::max(progress_.step, finished.step);
+    note_writer(worker_id);
     advance(now);
     return std::nullopt;
   }
@@ -265,6 +281,7 @@ std::optional<std::string> RunState::finish(TimePoint now,
         worker_id, " is rank ", rank);
   }
   progress_.step = std::max(progress_.step, finished.step);
+  if (finished.step > 0) note_writer(worker_id);
   result_json_ = finished.result_json;
   end(now, finished.exit_code,
       {finished.reason.empty()

@@ -139,6 +139,8 @@ class RunState {
   }
   void committed(int64_t step,
                  const std::optional<wire::RunProgress>& progress);
+  // Records that this worker has written the run's folder, on its machine.
+  void note_writer(const std::string& worker_id);
   std::optional<std::string> finish(TimePoint now, const std::string& worker_id,
                                     const wire::FinishedRun& finished);
   void drain(TimePoint now, const std::string& reason);
@@ -182,6 +184,8 @@ class RunState {
       return !entry.second && cycle_.rank_of(entry.first) >= 0;
     });
   }
+  // The machine that has the run's folder, and the steps committed there.
+  FolderPlace folder() const;
   int exit_code() const { return exit_code_; }
   const std::string& reason() const { return reason_; }
   const Generation& generation() const { return cycle_.generation(); }
@@ -249,6 +253,7 @@ class RunState {
   int exit_code_ = 0;
   bool says_how_to_go_on_ = false;  // reason_ contains the resume command
   RunEnding ending_;                // valid from kStopping on
+  FolderPlace folder_;              // its steps are in progress_
   GenerationCycle cycle_;
   std::optional<TimePoint> waiting_since_;  // time of the first registration
   TimePoint last_tick_;

@@ -89,6 +89,7 @@ RunStatus RunState::status(TimePoint now) const {
   status.exit_code = exit_code_;
   status.says_how_to_go_on = says_how_to_go_on_;
   status.run_directory = options_.run_directory;
+  status.folder = folder();
   status.progress = progress_;
   status.memory_limit = config_.memory_limit;
   status.result_json = result_json_;

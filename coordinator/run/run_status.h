@@ -14,6 +14,7 @@
 #include "coordinator/run/membership.h"
 #include "coordinator/run/regrouping.h"
 #include "parallel/base/card.h"
+#include "parallel/base/folder_place.h"
 #include "parallel/plan/plan.h"
 #include "proto/event_file.h"
 #include "proto/run_progress.h"
@@ -72,6 +73,7 @@ struct RunStatus {
   int exit_code = 0;               // set once the run has finished or failed
   bool says_how_to_go_on = false;  // `reason` contains the resume command
   std::string run_directory;
+  FolderPlace folder;          // the machine that has it
   wire::RunProgress progress;  // the progress in rank 0's newest report
   std::vector<MemberStatus> members;
   std::optional<plan::Plan> plan;  // set once a generation exists

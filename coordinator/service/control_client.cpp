@@ -21,7 +21,7 @@ namespace headroom::coordinator {
 
 // Fields of the answer to a node's heartbeat.
 HEADROOM_FIELDS(NodeOrders, stop_requested, lost_worker_ids, run_over,
-                exit_code, reason)
+                exit_code, reason, folder)
 
 namespace {
 

@@ -39,6 +39,7 @@ struct NodeOrders {
   bool run_over = false;  // finished or failed, with exit_code and reason
   int exit_code = 0;
   std::string reason;
+  FolderPlace folder;  // the machine that has the run's folder
   // Seconds since the last answer. They grow while the coordinator is
   // unreachable or refuses to answer.
   double silence_seconds = 0;

@@ -358,6 +358,11 @@ wire::Assignment Delivery::assignment_for(const Order& order) {
     message.set_local_rank(member->local_rank);
     message.set_local_world_size(member->local_world_size);
     message.set_card_uuid(card_of(order.worker_id));
+    if (const Member* own = state_.membership().find(order.worker_id)) {
+      message.set_node_id(own->node_id);
+    }
+    *message.mutable_folder() =
+        wire::to_message<wire::FolderPlace>(state_.folder());
   }
   message.mutable_stamp()->set_generation(generation.number);
   message.mutable_stamp()->set_run_digest(identity_.run_digest);

@@ -76,6 +76,9 @@ Answer hear_heartbeat(TimePoint now, const wire::HeartbeatRequest& request,
   response.set_run_over(state.over());
   response.set_exit_code(state.exit_code());
   if (state.over()) response.set_reason(state.reason());
+  if (const FolderPlace place = state.folder(); place.is_known()) {
+    *response.mutable_folder() = wire::to_message<wire::FolderPlace>(place);
+  }
   return std::nullopt;
 }
 

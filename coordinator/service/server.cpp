@@ -26,6 +26,7 @@
 #include "coordinator/service/listen_address.h"
 #include "coordinator/service/service.h"
 #include "parallel/base/check.h"
+#include "parallel/base/folder_place.h"
 #include "parallel/base/log.h"
 #include "parallel/base/run_files.h"
 #include "parallel/base/text.h"
@@ -86,6 +87,8 @@ RunOptions run_options(const ServerOptions& options,
   run.layers = layers;
   run.quorum.expected_workers = options.expected_workers;
   run.run_directory = options.run_directory;
+  run.run_id = wire::draw_token().substr(0, 16);
+  run.first_host = this_host_name();
   return run;
 }
 
@@ -177,7 +180,7 @@ class GrpcServer final : public Server {
     server_->GetHealthCheckService()->SetServingStatus(false);
     server_->Shutdown(std::chrono::system_clock::now() + kShutdownTimeout);
     server_->Wait();
-    service_.tick();  // writes the last events to the file
+    service_.leave_events();
   }
 
  private:

@@ -139,6 +139,16 @@ bool CoordinatorService::wait_until_over(std::chrono::milliseconds timeout) {
                                 [&] { return everybody_told_ || closed_; });
 }
 
+void CoordinatorService::leave_events() {
+  tick();
+  FolderPlace place;
+  {
+    std::lock_guard lock(mutex_);
+    place = state_.folder();
+  }
+  if (is_elsewhere(identity_.run_directory, place)) event_file_.write_alone();
+}
+
 void CoordinatorService::close() {
   commit_.stop();
   AfterUnlock after;
@@ -441,6 +451,7 @@ Answer CoordinatorService::handle(TimePoint, const Caller& caller,
     reported = wire::from_message<wire::RunProgress>(request.progress());
   }
   state_.committed(request.step(), reported);
+  state_.note_writer(caller.identity.worker_id);
   wire::LogRecord record;
   wire::Progress& progress = *record.mutable_progress();
   progress = request.progress();

@@ -57,6 +57,9 @@ class CoordinatorService final : public wire::Coordinator::CallbackService {
   void drain(const std::string& reason);
   bool wait_until_over(std::chrono::milliseconds timeout);
 
+  // Writes the last events; if another machine has the run's folder, into the
+  // folder of that path here.
+  void leave_events();
   void close();
 
   // --- the calls of coordinator.proto ---------------------------------------

@@ -30,8 +30,8 @@ HEADROOM_FIELDS(LeftOutCard, card, hostname, reason)
 
 // All fields except the stamp and the state.
 HEADROOM_FIELDS(RunStatus, version, reason, exit_code, says_how_to_go_on,
-                run_directory, progress, members, plan, result_json, events,
-                memory_limit, left_out_cards)
+                run_directory, folder, progress, members, plan, result_json,
+                events, memory_limit, left_out_cards)
 
 wire::GetStatusResponse to_wire(const RunStatus& status) {
   auto message = wire::to_message<wire::GetStatusResponse>(status);

@@ -54,6 +54,7 @@ int agent_command(const CommandLine& line) {
     wire::tell_parent({end.reason});
     terminal.print(end.reason);
   }
+  if (!end.place.empty()) terminal.print(end.place);
   return end.exit_code;
 }
 

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <sstream>
@@ -23,6 +24,8 @@
 #include "deploy/cli/process/host.h"
 #include "deploy/cli/process/interrupts.h"
 #include "deploy/cli/process/process_limits.h"
+#include "deploy/cli/process/run_folder.h"
+#include "deploy/cli/run_request.h"
 #include "parallel/base/check.h"
 #include "parallel/base/device_list.h"
 #include "parallel/base/log.h"
@@ -134,6 +137,19 @@ std::unique_ptr<coordinator::MetricsEndpoint> serve_metrics(
                                  [&server] { return server.refused_calls(); }});
 }
 
+// The last line, and a folder without anything in it is not left.
+void say_place(const coordinator::RunStatus& status) {
+  const std::string elsewhere =
+      tell_elsewhere(status.run_directory, status.folder);
+  if (!elsewhere.empty()) {
+    log::info("coordinator: " + elsewhere);
+  } else if (status.folder.is_known()) {
+    log::info("coordinator: results in " + status.run_directory);
+  }
+  std::error_code ignored;
+  std::filesystem::remove(status.run_directory, ignored);
+}
+
 }  // namespace
 
 int coordinator_command(const CommandLine& line) {
@@ -141,21 +157,31 @@ int coordinator_command(const CommandLine& line) {
   allow_many_connections();
   for (const std::string& note : line.notes) log::info(note);
   coordinator::ServerOptions options;
-  options.config = configuration(line);
+  options.expected_workers = line.count_of("--expected-workers");
+  const bool is_supervised = line.has("--report-fd");
+  if (resumes(line)) {
+    const RunRequest request = resumed_request(
+        line, line.has("--expected-workers") ? options.expected_workers : 0);
+    for (const std::string& note : request.notes) log::info(note);
+    options.config = request.config;
+    options.expected_workers = request.expected_workers();
+    options.saved_plan = request.saved_plan;
+    options.run_directory = request.run_directory;
+  } else {
+    options.config = configuration(line);
+    options.saved_plan = line.has("--saved-plan");
+    options.run_directory = line.has("--run-directory")
+                                ? line.value_of("--run-directory")
+                                : new_run_directory(options.config).string();
+  }
   options.listen = line.value_of("--listen");
   host_of(options.listen, "--listen");
-  options.expected_workers = line.count_of("--expected-workers");
   options.insecure_network = line.has("--insecure-network");
   options.debug_reflection = line.has("--debug-reflection");
-  options.run_directory = line.has("--run-directory")
-                              ? line.value_of("--run-directory")
-                              : new_run_directory(options.config).string();
   options.log = line.value_of("--log");
   options.security = wire::read_channel_security(line.value_of("--certs"),
                                                  line.value_of("--token-file"),
                                                  wire::ChannelSide::kServer);
-  options.saved_plan = line.has("--saved-plan");
-  const bool is_supervised = line.has("--report-fd");
   options.shares_port = is_supervised;
   options.is_successor = line.has("--successor");
 
@@ -170,6 +196,13 @@ int coordinator_command(const CommandLine& line) {
         return server->status();
       },
       [](const std::string& text) { log::info(text); });
+  if (!is_supervised) {
+    // The next run of this machine gets another name even if the results of
+    // this one are on another machine.
+    std::error_code ignored;
+    std::filesystem::create_directories(server->status().run_directory,
+                                        ignored);
+  }
   tell_address(line, server->address());
   int answered = 0;
   while (!server->wait_until_over(std::chrono::milliseconds(100))) {
@@ -185,6 +218,7 @@ int coordinator_command(const CommandLine& line) {
   if (!is_supervised && !status.reason.empty()) {
     log::info("coordinator: " + to_string(status.state) + ": " + status.reason);
   }
+  if (!is_supervised) say_place(status);
   return status.over() ? status.exit_code
                        : static_cast<int>(ExitCode::kInterrupted);
 }

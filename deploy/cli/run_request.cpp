@@ -462,6 +462,34 @@ configs::RunConfig resumed_config(const std::string& run_directory,
   return config;
 }
 
+bool resumes(const CommandLine& line) {
+  return keys_given(line.run_flags).contains("resume");
+}
+
+RunRequest resumed_request(const CommandLine& line, int workers) {
+  RunRequest request;
+  configs::RunConfig& config = request.config;
+  const configs::RunConfig asked =
+      configs::run_config_from_flags("train", line.run_flags);
+  request.run_directory =
+      run_directory_to_resume(project_folder(asked),
+                              asked.resume == "latest" ? "" : asked.resume)
+          .string();
+  config = resumed_config(request.run_directory, line.run_flags, request.notes);
+  request.workers_per_agent =
+      workers > 0 ? workers : static_cast<int>(config.processes);
+  config.processes = request.workers_per_agent;
+  configs::check_run_config(config);
+  configs::check_run_sources(config);
+  require_data_of_resumed_run(config, request.run_directory);
+  config.weights = configs::find_weights(config.weights, request.notes);
+  config.teacher = configs::find_weights(config.teacher, request.notes);
+  check_recorded_model(config, request.run_directory);
+  if (!chooses_plan(line.run_flags)) use_saved_plan(request);
+  configs::begin_hours(config, std::chrono::system_clock::now());
+  return request;
+}
+
 RunRequest make_run_request(const CommandLine& line,
                             const std::optional<LauncherPlace>& place,
                             int cores, const AskData& ask, bool must_fit,

@@ -67,6 +67,12 @@ RunRequest make_run_request(const CommandLine& line,
                             const std::optional<wire::NodeCard>& elsewhere = {},
                             const MachineLimits& machine = {});
 
+// Whether the line has --resume.
+bool resumes(const CommandLine& line);
+// The request of `headroom coordinator --resume`: the run goes on from the
+// folder on this machine. `workers`: of all agents; 0 means as many as before.
+RunRequest resumed_request(const CommandLine& line, int workers);
+
 // Applies the flags to the configuration of the run in `run_directory`. All
 // values are restored, with one exception: if any of processes, layout, ZeRO
 // stage, micro-batch and activations is given, none of these is restored, as

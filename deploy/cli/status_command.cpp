@@ -17,6 +17,7 @@
 #include "deploy/cli/show/status_page.h"
 #include "deploy/cli/show/status_table.h"
 #include "parallel/base/check.h"
+#include "parallel/base/folder_place.h"
 #include "parallel/base/run_files.h"
 #include "parallel/base/terminal.h"
 #include "parallel/base/text.h"
@@ -143,6 +144,15 @@ int status_command(const CommandLine& line) {
                 "name one of them");
   }
   if (!line.operands.empty()) {
+    const std::string& folder = line.operands.front();
+    if (const auto place = noted_elsewhere(folder)) {
+      const std::string path = std::filesystem::absolute(folder).string();
+      if (!is_run(folder)) {
+        throw Error("status", where_it_is(path, *place),
+                    how_to_reach_it(path, *place));
+      }
+      std::fprintf(stderr, "%s\n", where_it_is(path, *place).c_str());
+    }
     return is_run(line.operands.front()) ? show_folder(line) : show_runs(line);
   }
   if (!line.has("--coordinator")) {

@@ -72,6 +72,7 @@ int run_as_agent(const CommandLine& line, const std::string& coordinator,
   if (spot) options.notice = [&spot] { return spot->notice(); };
   const RunExit end = run_agent(options);
   if (end.decided_here) terminal.print(end.reason);
+  if (!end.place.empty()) terminal.print(end.place);
   if (job && end.exit_code != 0) leave_failure(*job, end.reason);
   return end.exit_code;
 }
@@ -176,6 +177,9 @@ int report(const RunRequest& request, const SupervisedRun& run, bool json,
     const std::string hint = resume_hint(run.end, request.run_directory);
     if (!hint.empty()) terminal.print(hint);
   }
+  const std::string elsewhere =
+      tell_elsewhere(request.run_directory, run.status.folder);
+  if (!elsewhere.empty()) terminal.print(elsewhere);
   return run.end.exit_code;
 }
 
@@ -383,6 +387,31 @@ void check_named_coordinator(const CommandLine& line, const LauncherJob& job,
   }
 }
 
+// The request of an agent other than rank 0's. To resume a run, its machine
+// needs the run's folder only for the number of workers.
+RunRequest request_of_agent(const CommandLine& line,
+                            const LauncherPlace& place) {
+  RunRequest request;
+  request.config = configs::run_config_from_flags(line.command, line.run_flags);
+  const std::string& resume = request.config.resume;
+  request.workers_per_agent = static_cast<int>(request.config.processes);
+  request.num_agents = place.size;
+  if (!resume.empty()) {
+    try {
+      run_directory_to_resume(project_folder(request.config),
+                              resume == "latest" ? "" : resume);
+    } catch (const Error& error) {
+      if (request.workers_per_agent > 0) return request;
+      throw Error(error.tag(), error.text(),
+                  "give --processes N, the workers of each machine, if the "
+                  "run's folder is on rank 0's machine alone; else " +
+                      error.remedy());
+    }
+  }
+  return make_run_request(line, place, usable_cores(), ask_data,
+                          /*must_fit=*/true, {}, read_machine_limits());
+}
+
 int run_in_launcher(const CommandLine& typed, const LauncherJob& job,
                     Terminal& terminal) {
   interrupts::watch_parent();
@@ -401,8 +430,10 @@ int run_in_launcher(const CommandLine& typed, const LauncherJob& job,
     if (!note.empty()) terminal.print(note);
   }
   const RunRequest request =
-      make_run_request(line, place, usable_cores(), ask_data,
-                       /*must_fit=*/true, {}, read_machine_limits());
+      place.rank > 0
+          ? request_of_agent(line, place)
+          : make_run_request(line, place, usable_cores(), ask_data,
+                             /*must_fit=*/true, {}, read_machine_limits());
   notice_binding(request.workers_per_agent, terminal);
   std::optional<RendezvousFolder> folder;
   std::unique_ptr<FileDescriptor> hold;

@@ -176,10 +176,10 @@ part="${1:-all}"
   die "unknown argument $part: packages, libtorch, or none for both"
 if [[ $part != libtorch ]]; then
   install_packages packages.txt
-  # Only `headroom detect` needs these packages, for videos and maps. The
-  # subshell keeps a failure from ending this script.
+  # Only `headroom detect` needs these packages, for videos and maps, and
+  # deploy/ssh needs rsync. The subshell keeps a failure from ending this script.
   (install_packages optional_packages.txt) ||
-    say "optional packages are missing: headroom detect will read no videos and know no maps"
+    say "optional packages are missing: headroom detect will read no videos and know no maps, and deploy/ssh needs rsync"
 fi
 if [[ $part != packages ]]; then
   provide_libtorch

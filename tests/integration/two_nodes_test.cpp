@@ -54,7 +54,11 @@ class TwoNodesRun : public ::testing::Test {
     words[1] = "coordinator";
     words.insert(words.end(), {"--listen", address, "--expected-workers", "2",
                                "--certs", certs()});
-    coordinator_ = begin("coordinator", coordinators_node, words);
+    // Under another host name, as rank 0 would be on the coordinator's machine.
+    const std::vector<std::string> apart = {
+        "unshare", "--uts", "sh", "-c", "hostname apart && exec \"$@\"", "sh"};
+    coordinator_ = begin("coordinator", coordinators_node,
+                         coordinators_node == 0 ? words : joined(apart, words));
     for (int node = 0; node < 2; ++node) {
       agents_[node] = begin("agent-" + std::to_string(node), node,
                             {program("headroom"), "agent", "--coordinator",

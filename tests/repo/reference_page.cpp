@@ -182,8 +182,8 @@ std::string reference_page() {
          "\n## Flags and keys of a run\n\nA flag sets the key beside it; so "
          "does "
          "`--set KEY=VALUE`, or the file of `--config`. `headroom train` and "
-         "`plan` take these flags, and `coordinator` all but `--processes` and "
-         "`--resume`. `headroom val` takes those with a star, and it alone "
+         "`plan` take these flags, and `coordinator` all but `--processes`. "
+         "`headroom val` takes those with a star, and it alone "
          "those under *How to evaluate*.\n" +
          keys() + "\n## Other flags\n" + other_flags() +
          "\n### `headroom-worker --standalone`\n" + standalone_flags() +

@@ -244,7 +244,7 @@ bool saved_alone(control::CoordinatorClient& client, TrainingRun& training,
     return false;
   }
   try {
-    RunOutcome end = training.save_committed();
+    RunOutcome end = training.save_committed({});
     end.reason = message + "; " + end.reason;
     client.finish(finished_run(std::move(end), training.committed_steps()));
     return true;
@@ -310,7 +310,7 @@ void take_part(const control::Assignment& assignment,
                ThisProcess& process) {
   if (assignment.action == control::Action::kSaveAndExit) {
     HEADROOM_CHECK(process.training != nullptr, "nothing was trained yet");
-    RunOutcome end = process.training->save_committed();
+    RunOutcome end = process.training->save_committed(assignment.folder);
     client.finish(finished_run(std::move(end), process.committed_steps()));
     return;
   }

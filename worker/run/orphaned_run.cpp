@@ -29,6 +29,9 @@ std::string save_orphaned_run(const CrossGenerationState& carried) {
     return what + " is not saved: the older run in " +
            directory.root().string() + " is as it was";
   }
+  if (!carried.run_id.empty()) {
+    directory.set_aside_other_run(carried.run_id);
+  }
   // A lost rank 0 may have committed one step more than its peers.
   const auto has_gone_on = [&] {
     return StepLog::has_lines_from(steps, held + 1);
@@ -38,6 +41,17 @@ std::string save_orphaned_run(const CrossGenerationState& carried) {
   }
   const checkpoint::OrphanedSave saved =
       checkpoint::save_orphaned(*carried.orphan, carried.held, kTimeToSave);
+  // This machine does not share the run's folder, which has these files.
+  std::error_code error;
+  const bool is_alone =
+      saved.step > 0 &&
+      !std::filesystem::exists(directory.root() / run_files::kRun, error);
+  if (is_alone) {
+    for (const auto& [name, text] : carried.definition) {
+      directory.write_text(name, text);
+    }
+    write_folder_mark(directory.root(), carried.run_id, "alone");
+  }
   if (!saved.newest_line.empty() && !has_gone_on()) {
     const StepLog log(steps, saved.step, saved.newest_line);
   }

@@ -125,18 +125,23 @@ std::vector<std::string> replaced_files() {
   return names;
 }
 
-// Renames a user's file whose name the run needs.
-void set_aside(const fs::path& file) {
+// Renames a user's file whose name the run needs; returns the new name.
+fs::path set_aside(const fs::path& file) {
   std::error_code error;
-  if (!fs::exists(fs::symlink_status(file, error))) return;
+  if (!fs::exists(fs::symlink_status(file, error))) return "";
   fs::path other = file.string() + ".before";
   for (int number = 2; fs::exists(fs::symlink_status(other, error)); ++number) {
     other = cat(file.string(), ".before", number);
   }
   fs::rename(file, other, error);
+  return other;
 }
 
 }  // namespace
+
+fs::path RunDirectory::set_aside_other_run(const std::string& run_id) const {
+  return belongs_to_other_run(root_, run_id) ? set_aside(root_) : "";
+}
 
 void RunDirectory::record_files() const {
   std::string names;

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <string>
 
+#include "parallel/base/folder_place.h"
 #include "parallel/base/run_files.h"
 
 namespace headroom::run {
@@ -42,6 +43,10 @@ class RunDirectory {
   // user's own files with such names are renamed to NAME.before. Keeps the
   // mark.
   void remove_older_run() const;
+  // Renames a folder of another run that has this path on this machine, which
+  // does not share the run's folder. Returns its new name; "" if there is none.
+  // REQUIRES: rank 0 of the run has written its folder, wherever.
+  std::filesystem::path set_aside_other_run(const std::string& run_id) const;
   // Records which files a later run in this folder may remove.
   void record_files() const;
 

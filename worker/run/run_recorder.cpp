@@ -13,6 +13,7 @@
 #include "configs/layers/model_record.h"
 #include "configs/layers/model_table.h"
 #include "parallel/base/check.h"
+#include "parallel/base/folder_place.h"
 #include "parallel/base/peer_wait.h"
 #include "parallel/base/regular_file.h"
 #include "parallel/base/run_files.h"
@@ -153,6 +154,13 @@ std::optional<plan::NetworkRates> recorded_network(
 
 }  // namespace
 
+std::map<std::string, std::string> run_definition(
+    const RunContext& run, const std::optional<plan::NetworkRates>& network) {
+  return {{run_files::kRun, configs::to_yaml(run.config)},
+          {run_files::kModel, layers::model_table_text(run.data.table)},
+          {run_files::kPlan, plan::plan_to_json(run.assignment.plan, network)}};
+}
+
 RunRecorder::RunRecorder(const RunContext& run, step::TrainingState& state)
     : run_(run),
       state_(state),
@@ -202,6 +210,7 @@ void RunRecorder::open_files(const std::string& newest_line) {
                                                  state_.scalar_type());
   // A lost rank 0 may hold the folder's lock until its process has ended.
   constexpr std::chrono::seconds kTimeToDie(20);
+  set_aside_other_run(run_.assignment.folder);
   directory_.create(
       config.exist_ok || resumed, needed,
       run_.assignment.generation > 1 ? kTimeToDie : std::chrono::seconds(0));
@@ -223,20 +232,37 @@ void RunRecorder::open_files(const std::string& newest_line) {
   }
 }
 
+void RunRecorder::set_aside_other_run(const FolderPlace& place) const {
+  if (!place.is_known()) return;
+  const std::filesystem::path moved =
+      directory_.set_aside_other_run(place.run_id);
+  if (moved.empty()) return;
+  run_.report(EventKind::kRunDirectory, state_.counters.committed_steps,
+              cat(directory_.root().string(), " on ", this_host_name(),
+                  " is of another run: it is called ", moved.string(), " now"),
+              /*warning=*/true);
+}
+
+void RunRecorder::write_mark() const {
+  const control::Assignment& assignment = run_.assignment;
+  if (assignment.node_id.empty()) return;  // there is no coordinator
+  write_folder_mark(directory_.root(), assignment.folder.run_id,
+                    assignment.node_id);
+}
+
 void RunRecorder::write_definition(bool writes_model) const {
-  directory_.write_text(run_files::kRun, configs::to_yaml(run_.config));
-  // Write the model only once: its source file may have changed since.
-  if (writes_model) {
-    directory_.write_text(run_files::kModel,
-                          layers::model_table_text(run_.data.table));
-  }
+  write_mark();
   std::optional<plan::NetworkRates> network = run_.network;
   // The file may be from an older run in the folder until a step is committed.
   if (!network && state_.counters.committed_steps > 0) {
     network = recorded_network(directory_.root());
   }
-  directory_.write_text(run_files::kPlan,
-                        plan::plan_to_json(run_.assignment.plan, network));
+  for (const auto& [name, text] : run_definition(run_, network)) {
+    // Write the model only once: its source file may have changed since.
+    if (name != run_files::kModel || writes_model) {
+      directory_.write_text(name, text);
+    }
+  }
 }
 
 void RunRecorder::await_folder() const {
@@ -287,8 +313,29 @@ void RunRecorder::make_folder_again() const {
       /*warning=*/true);
 }
 
+// After a loss, rank 0 may be on a machine that does not share the folder.
+// `place`: where the folder was written before.
+void RunRecorder::say_where_it_goes_on(const FolderPlace& place,
+                                       int64_t first_step) const {
+  const std::string folder = directory_.root().string();
+  if (!is_elsewhere(folder, place)) return;
+  run_.report(
+      EventKind::kRunDirectory, first_step,
+      cat("rank 0 is on ", this_host_name(),
+          " now, which does not "
+          "share the run's folder with ",
+          place.hostname, ": from step ", first_step + 1, " on (generation ",
+          run_.assignment.generation, ") the files are written to ", folder,
+          " on ", this_host_name(),
+          "; the lines, checkpoints and weights of the steps before "
+          "stay on ",
+          place.hostname),
+      /*warning=*/true);
+}
+
 void RunRecorder::begin_files(int64_t first_step,
                               const std::string& newest_line) {
+  say_where_it_goes_on(run_.assignment.folder, first_step);
   const bool replaces = directory_.holds_older_run();
   const bool goes_on = !replaces && run_.continues();
   if (replaces) directory_.remove_older_run();
@@ -569,11 +616,21 @@ void RunRecorder::write_summary(const std::string& ended) {
   directory_.write_text(run_files::kSummary, to_json(summary_) + "\n");
 }
 
-void RunRecorder::take_over(const StepRecord& newest) {
+void RunRecorder::take_over(const StepRecord& newest,
+                            const FolderPlace& place) {
   mesh_ = nullptr;
   if (records_) return;
   records_ = true;
   await_folder();
+  set_aside_other_run(place);
+  say_where_it_goes_on(place, state_.counters.committed_steps);
+  std::error_code error;
+  directory_.make_sub_folders();
+  if (std::filesystem::exists(directory_.root() / run_files::kRun, error)) {
+    write_mark();
+  } else {
+    write_definition(true);
+  }
   if (newest.result.committed && directory_.holds_older_run()) {
     begin_files(newest.step, "");
   } else {

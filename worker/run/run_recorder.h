@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -77,6 +78,10 @@ class StepLog {
   LineFile file_;
 };
 
+// The files without which a run cannot be resumed: their texts, by name.
+std::map<std::string, std::string> run_definition(
+    const RunContext& run, const std::optional<plan::NetworkRates>& network);
+
 class RunRecorder {
  public:
   RunRecorder(const RunContext& run, step::TrainingState& state);
@@ -110,7 +115,8 @@ class RunRecorder {
 
   // Makes this rank the recorder. Called when peers are lost and this rank has
   // the whole state; a lost rank 0 may not have written the newest step.
-  void take_over(const StepRecord& newest);
+  // `place`: where the lost rank 0 wrote.
+  void take_over(const StepRecord& newest, const FolderPlace& place);
 
  private:
   void open_files(const std::string& newest_line);
@@ -119,6 +125,11 @@ class RunRecorder {
   void begin_files(int64_t first_step, const std::string& newest_line);
   // Writes the files that a resumed run reads.
   void write_definition(bool writes_model) const;
+  // What is done if this machine does not share the folder in which rank 0
+  // wrote before.
+  void set_aside_other_run(const FolderPlace& place) const;
+  void say_where_it_goes_on(const FolderPlace& place, int64_t first_step) const;
+  void write_mark() const;
   // Makes the folder again if it was removed, because a checkpoint without it
   // cannot be resumed.
   void make_folder_again() const;

@@ -6,8 +6,10 @@
 #include <optional>
 
 #include "configs/layers/model_record.h"
+#include "parallel/base/check.h"
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
+#include "parallel/base/utf8.h"
 #include "parallel/collectives/gather.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/state_restore.h"
@@ -30,6 +32,14 @@ void load_weights(const RunContext& run, model::LayerGraph& model) {
              /*warning=*/report.transferred * 2 < report.total);
 }
 
+// Whether the folder on this machine is not that of another run. After a loss
+// rank 0 may be on a machine that does not share the run's folder.
+bool has_run_folder(const control::Assignment& assignment) {
+  return assignment.generation == 1 || !assignment.folder.is_known() ||
+         !belongs_to_other_run(assignment.run_directory,
+                               assignment.folder.run_id);
+}
+
 // Returns nullopt if there is no state to continue from.
 std::optional<StartingPoint> restore_newest(
     const RunContext& run,
@@ -40,11 +50,17 @@ std::optional<StartingPoint> restore_newest(
   const RunDirectory directory(assignment.run_directory);
   const std::filesystem::path checkpoints = directory.checkpoints();
   const bool has_own =
-      !run.config.resume.empty() || !directory.holds_older_run();
-  const int64_t saved = std::stoll(collectives::broadcast_bytes(
-      state.mesh()->world,
-      std::to_string(has_own ? checkpoint::newest_checkpoint(checkpoints) : 0),
-      0));
+      has_run_folder(assignment) &&
+      (!run.config.resume.empty() || !directory.holds_older_run());
+  const auto of_root = [&](const std::string& text) {
+    return collectives::broadcast_bytes(state.mesh()->world, text, 0);
+  };
+  const int64_t saved = std::stoll(of_root(std::to_string(
+      has_own ? checkpoint::newest_checkpoint(checkpoints) : 0)));
+  const bool is_apart =
+      of_root(is_elsewhere(assignment.run_directory, assignment.folder)
+                  ? "1"
+                  : "") == "1";
   if (assignment.generation > 1) {
     if (const auto restored = checkpoint::restore_state(held, state, saved)) {
       if (assignment.rank == 0) {
@@ -53,6 +69,17 @@ std::optional<StartingPoint> restore_newest(
                        " steps, from the workers' memory"));
       }
       return StartingPoint{false, saved, restored->newest_line};
+    }
+    if (is_apart) {
+      const FolderPlace& place = assignment.folder;
+      throw Error("resume",
+                  "the state is lost with those who had it; the checkpoints "
+                  "are in " +
+                      assignment.run_directory + " on " + place.hostname +
+                      ", which rank 0's machine does not share",
+                  "type there: headroom train --resume " +
+                      shell_word(assignment.run_directory),
+                  ExitCode::kResource);
     }
     if (saved == 0 && run.config.resume.empty()) return std::nullopt;
   }
@@ -82,7 +109,7 @@ step::RunData& read_once(CrossGenerationState& carried,
   if (carried.data) return *carried.data;
   carried.data = std::make_unique<step::RunData>(step::read_data(config));
   if (!config.resume.empty() ||
-      (assignment.generation > 1 &&
+      (assignment.generation > 1 && has_run_folder(assignment) &&
        !RunDirectory(assignment.run_directory).holds_older_run())) {
     const auto recorded = layers::recorded_model(assignment.run_directory);
     if (recorded) {

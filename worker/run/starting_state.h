@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -47,6 +48,10 @@ struct CrossGenerationState {
   // How these copies become a checkpoint without a coordinator; nullopt before
   // a generation has had a state.
   std::optional<checkpoint::OrphanedState> orphan;
+  // What such a checkpoint needs to be resumed on a machine that does not share
+  // the run's folder: files, by name. And the run (FolderPlace::run_id).
+  std::map<std::string, std::string> definition;
+  std::string run_id;
   // The plan to which the memory ladder belongs, and this rank's rung on the
   // ladder.
   std::pair<plan::Plan, memory::LadderState> ladder;

@@ -278,6 +278,8 @@ void TrainingRun::Implementation::keep_copies() {
                     .keep = context.config.keep_checkpoints,
                     .blocks = saver->blocks(),
                     .rank = context.rank};
+  carried.definition = run_definition(context, context.network);
+  carried.run_id = context.assignment.folder.run_id;
 }
 
 void TrainingRun::Implementation::begin_pictures() {
@@ -488,11 +490,11 @@ RunOutcome TrainingRun::run(collectives::Communicator& communicator) {
   return implementation_->run(communicator);
 }
 
-RunOutcome TrainingRun::save_committed() {
+RunOutcome TrainingRun::save_committed(const FolderPlace& place) {
   Implementation& run = *implementation_;
   HEADROOM_CHECK(holds_whole_state(), "a part of a state is no state");
   run.reports->leave_peers();
-  run.recorder->take_over(run.newest);
+  run.recorder->take_over(run.newest, place);
   return run.ending->save_alone();
 }
 

@@ -61,8 +61,9 @@ class TrainingRun {
   // the next generation. Called before leave_peers().
   bool needs_less() const;
 
-  // Writes the last committed step's state after a peer was lost.
-  RunOutcome save_committed();
+  // Writes the last committed step's state after a peer was lost. `place`:
+  // where rank 0 wrote the run's folder.
+  RunOutcome save_committed(const FolderPlace& place);
   int64_t committed_steps() const;
   int64_t recorded_epochs() const;
   int64_t checkpoint_steps() const;

@@ -1,6 +1,7 @@
 #include "deploy/cli/args/run_name.h"
 
 #include "parallel/base/check.h"
+#include "parallel/base/folder_place.h"
 #include "parallel/base/numbered_folder.h"
 #include "parallel/base/regular_file.h"
 #include "parallel/base/run_files.h"
@@ -14,6 +15,25 @@ bool is_resumable(const fs::path& directory) {
   std::error_code ignored;
   return fs::is_regular_file(directory / run_files::kRun, ignored) &&
          fs::is_directory(directory / run_files::kCheckpoints, ignored);
+}
+
+// Without a shared folder, what is here may be older than what another machine
+// has, or nothing.
+void require_newest_state(const fs::path& directory) {
+  const auto place = noted_elsewhere(directory);
+  if (!place) return;
+  const std::string folder = directory.string();
+  throw Error("resume", where_it_is(folder, *place),
+              how_to_reach_it(folder, *place) +
+                  (is_resumable(directory)
+                       ? "; to go on from the older state here, remove " +
+                             folder + "/" + kElsewhere
+                       : ""));
+}
+
+bool is_newer(const fs::path& a, const fs::path& b) {
+  std::error_code error;
+  return fs::last_write_time(a, error) > fs::last_write_time(b, error);
 }
 
 }  // namespace
@@ -55,6 +75,7 @@ fs::path run_directory_to_resume(const fs::path& project,
         directory.stem() == fs::path(run_files::kLastWeights).stem()) {
       directory = directory.parent_path().parent_path();
     }
+    require_newest_state(directory);
     if (!is_resumable(directory)) {
       throw Error("resume",
                   directory.string() +
@@ -65,6 +86,15 @@ fs::path run_directory_to_resume(const fs::path& project,
     return directory;
   }
   fs::path newest = newest_run(project, run_files::kCheckpoints, is_resumable);
+  const fs::path noted =
+      newest_run(project, kElsewhere, [](const fs::path& directory) {
+        return noted_elsewhere(directory).has_value();
+      });
+  if (!noted.empty() &&
+      (newest.empty() ||
+       is_newer(noted / kElsewhere, newest / run_files::kCheckpoints))) {
+    require_newest_state(noted);
+  }
   if (newest.empty()) {
     throw Error("resume",
                 "no run under " + project.string() + " has a checkpoint",

@@ -30,7 +30,8 @@ std::filesystem::path newest_run(
 
 // --resume: `given` if set, otherwise the newest run of the project. A run is
 // resumable if it has run.yaml and checkpoints/. Absolute. Throws Error (exit
-// 2) with the folders and files that were looked for.
+// 2) with the folders and files that were looked for, or if the newest state is
+// on another machine (folder_place.h).
 std::filesystem::path run_directory_to_resume(
     const std::filesystem::path& project, const std::string& given);
 

@@ -22,6 +22,7 @@
 #include "deploy/records/run_lines.h"
 #include "parallel/base/check.h"
 #include "parallel/base/device_list.h"
+#include "parallel/base/folder_place.h"
 #include "parallel/base/log.h"
 #include "parallel/base/text.h"
 #include "parallel/base/utf8.h"
@@ -347,10 +348,23 @@ class Agent {
       return std::nullopt;
     }
     signal_workers(SIGKILL);
+    // Without a shared folder, each machine has what its own workers saved.
+    const std::string where =
+        is_elsewhere(run_directory_, client_->node_orders().folder)
+            ? " on " + host_name()
+            : "";
     return RunExit{5,
                    "[agent] " + silence + ": " + saved_state(run_directory_) +
-                       how_to_go_on(),
+                       where + how_to_go_on(),
                    true};
+  }
+
+  // Only the first agent of a machine says it; the program beside a supervised
+  // agent says it itself.
+  std::string place_of_results(const FolderPlace& place) const {
+    if (options_.has_coordinator || options_.first_local_rank > 0) return "";
+    if (place.hostname == host_name()) return "results in " + run_directory_;
+    return tell_elsewhere(run_directory_, place);
   }
 
   // "" if there is no checkpoint to continue from.
@@ -379,7 +393,9 @@ class Agent {
                 "[agent] its workers have left the run", true};
       }
       if (orders.run_over && all_ended()) {
-        return {.exit_code = orders.exit_code, .reason = orders.reason};
+        return {.exit_code = orders.exit_code,
+                .reason = orders.reason,
+                .place = place_of_results(orders.folder)};
       }
       const Clock::time_point now = Clock::now();
       if (orders.run_over) over_since = std::min(over_since, now);

@@ -27,6 +27,9 @@ struct RunExit {
   // prints `reason`.
   bool decided_here = false;
   bool says_how_to_go_on = false;  // `reason` has the resume command
+  // A line for the user: where the run's folder is. "" if no step was
+  // committed, or if this machine shares the folder of rank 0's machine.
+  std::string place = {};
 };
 
 // The values of --certs, --token-file and --insecure-network, passed on to the

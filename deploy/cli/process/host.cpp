@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "parallel/base/check.h"
+#include "parallel/base/folder_place.h"
 #include "parallel/base/text.h"
 #include "parallel/machine/machine_limits.h"
 #include "proto/channel_security.h"
@@ -36,11 +37,7 @@ std::string text_of(const sockaddr* address, socklen_t size) {
 
 }  // namespace
 
-std::string host_name() {
-  char name[256] = "";
-  gethostname(name, sizeof name - 1);
-  return name;
-}
+std::string host_name() { return this_host_name(); }
 
 int usable_cores() { return static_cast<int>(read_machine_limits().cores); }
 

@@ -135,6 +135,14 @@ std::string saved_state(const fs::path& run_directory) {
                               counted(saved, "step")));
 }
 
+std::string tell_elsewhere(const fs::path& run_directory,
+                           const FolderPlace& place) {
+  if (!is_elsewhere(run_directory, place)) return "";
+  leave_note(run_directory, place);
+  return where_it_is(run_directory, place) + ": " +
+         how_to_reach_it(run_directory, place);
+}
+
 bool is_live(const fs::path& run_directory) {
   const fs::path lock_file =
       run_directory /

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "parallel/base/folder_place.h"
 #include "parallel/base/run_files.h"
 
 namespace headroom::cli {
@@ -50,6 +51,11 @@ class RunFolder {
 // saved", or the newest checkpoint if the last state is not saved.
 std::string saved_state(const std::filesystem::path& run_directory);
 
+// If the run's folder is on another machine: leaves a note of it here for
+// --resume, and returns a line that says where it is and what to type. "" if
+// the folder is here.
+std::string tell_elsewhere(const std::filesystem::path& run_directory,
+                           const FolderPlace& place);
 // Whether a coordinator on any machine holds the log of this run directory.
 bool is_live(const std::filesystem::path& run_directory);
 

@@ -11,6 +11,7 @@
 #include "configs/yaml/strict_yaml.h"
 #include "deploy/cli/process/run_folder.h"
 #include "deploy/cli/show/progress_line.h"
+#include "deploy/cli/show/status_table.h"
 #include "deploy/cli/show/text_table.h"
 #include "deploy/records/run_lines.h"
 #include "deploy/records/run_places.h"
@@ -116,12 +117,13 @@ std::string result_text(const configs::RunConfig& config,
   std::string text =
       "results:" + (metrics.empty() ? "  (no validation)" : metrics) + "\n" +
       class_table(summary) + size_table(summary) +
-      "in:       " + status.run_directory + "\nend:      " + status.reason +
+      "in:       " + folder_text(status) + "\nend:      " + status.reason +
       "\n";
   const std::string best = status.run_directory + "/" + run_files::kWeights +
                            "/" + run_files::kBestWeights;
   std::error_code ignored;
-  if (config.command == "train" && std::filesystem::exists(best, ignored)) {
+  if (config.command == "train" && std::filesystem::exists(best, ignored) &&
+      !is_elsewhere(status.run_directory, status.folder)) {
     text +=
         "judge:    headroom val " +
         (config.data.empty() ? "" : "--data " + shell_word(config.data) + " ") +

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "deploy/cli/show/status_table.h"
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "parallel/base/utf8.h"
@@ -150,7 +151,7 @@ std::vector<std::string> StatusPage::lines(const coordinator::RunStatus& status,
                                       size.columns, style_.is_unicode);
     lines.push_back(colour ? painted(line, *colour, style_) : line);
   };
-  add(headed("run", status.run_directory));
+  add(headed("run", folder_text(status)));
   add(headed("state", state_text(status)), colour_of(status.state));
   for (const coordinator::LeftOutCard& card : status.left_out_cards) {
     add(headed("left out", coordinator::to_string(card)), Colour::kYellow);

@@ -77,9 +77,16 @@ Json event_json(const wire::EventRecord& event) {
 
 }  // namespace
 
+std::string folder_text(const coordinator::RunStatus& status) {
+  return status.run_directory +
+         (is_elsewhere(status.run_directory, status.folder)
+              ? " on " + status.folder.hostname
+              : "");
+}
+
 std::string status_table(const coordinator::RunStatus& status) {
   std::string text =
-      cat("run        ", status.run_directory, "\nstate      ",
+      cat("run        ", folder_text(status), "\nstate      ",
           to_string(status.state), ", generation ", status.generation,
           status.reason.empty() ? "" : ": " + status.reason, "\n");
   if (status.plan) {
@@ -122,6 +129,7 @@ std::string status_json(const coordinator::RunStatus& status) {
                {"reason", status.reason},
                {"exit_code", status.exit_code},
                {"run_directory", status.run_directory},
+               {"folder_host", status.folder.hostname},
                {"memory_limit", status.memory_limit},
                {"progress", progress_json(status.progress)},
                {"members", Json::array()},

@@ -7,6 +7,8 @@
 
 namespace headroom::cli {
 
+// The run's folder, and its machine if this one does not have it.
+std::string folder_text(const coordinator::RunStatus& status);
 std::string status_table(const coordinator::RunStatus& status);
 std::string status_json(const coordinator::RunStatus& status);
 

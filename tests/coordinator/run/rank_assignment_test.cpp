@@ -89,6 +89,16 @@ TEST(RankAssignment, EqualLauncherRanksAreOrderedByName) {
                                        ranked("w1", 1, 0, 1)}));
 }
 
+TEST(RankAssignment, TheFirstHostComesFirstIfItTakesPart) {
+  const Member a = joined_member("a", "alpha", 0, 0);
+  const Member z = joined_member("z", "zeta", 0, 0);
+  EXPECT_EQ(
+      assign_ranks({a, z}, {a, z}, "zeta"),
+      (std::vector<RankedMember>{ranked("z", 0, 0, 1), ranked("a", 1, 0, 1)}));
+  EXPECT_EQ(assign_ranks({a}, {a, z}, "zeta"),
+            (std::vector<RankedMember>{ranked("a", 0, 0, 1)}));
+}
+
 TEST(RankAssignment, NoMembersGetNoRanks) {
   EXPECT_TRUE(assign_ranks({}).empty());
 }

@@ -1,7 +1,11 @@
 #include "deploy/cli/args/run_name.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+
+#include "parallel/base/folder_place.h"
 #include "tests/support/refusal.h"
 #include "tests/support/temporary_folder.h"
 
@@ -9,6 +13,8 @@ namespace headroom::cli {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+using ::testing::Not;
 using testing::TemporaryFolder;
 
 configs::RunConfig config_in(const fs::path& project) {
@@ -97,6 +103,36 @@ TEST(RunName, AFileOfWeightsNamesItsRunAsInYolov5) {
                                       root.path() / "exp/weights" / file),
               root.path() / "exp");
   }
+}
+
+TEST(RunName, AStateOnAnotherMachineIsNamedAndNotReplacedByAnOlderOne) {
+  const TemporaryFolder root;
+  const FolderPlace there = {"a1b2", "far-away", "far-away-7", 40};
+  const fs::path run = root.path() / "exp";
+  leave_note(run, there);
+  const auto refusal = [&](const std::string& given) {
+    return testing::refusal_of(
+        [&] { run_directory_to_resume(root.path(), given); });
+  };
+  for (const std::string& given : {run.string(), std::string()}) {
+    EXPECT_THAT(refusal(given), HasSubstr("after 40 steps, is on far-away"));
+    EXPECT_THAT(refusal(given), Not(HasSubstr("remove")));
+  }
+  make_resumable(root, "exp");
+  EXPECT_THAT(refusal(run.string()),
+              HasSubstr("remove " + run.string() + "/.elsewhere"));
+  fs::remove(run / ".elsewhere");
+  EXPECT_EQ(run_directory_to_resume(root.path(), ""), run);
+}
+
+TEST(RunName, ARunThatIsNewerThanTheNoteOfAnotherIsTheNewest) {
+  const TemporaryFolder root;
+  leave_note(root.path() / "exp", {"a1b2", "far-away", "far-away-7", 40});
+  make_resumable(root, "exp2");
+  fs::last_write_time(
+      root.path() / "exp2" / "checkpoints",
+      fs::file_time_type::clock::now() + std::chrono::seconds(60));
+  EXPECT_EQ(run_directory_to_resume(root.path(), ""), root.path() / "exp2");
 }
 
 }  // namespace
