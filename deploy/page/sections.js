@@ -60,7 +60,7 @@ sections.summary = () => {
   ] : [
     ["epoch", "Epoch", of(progress.epoch, progress.epochs), progress.phase],
     ["step", "Step", of(progress.step, progress.steps), percent === null ? "" : `${percent} % done`],
-    ["rate", "Speed", Format.rate(progress.images_per_second), ""],
+    ["rate", "Speed", Format.rate(progress.images_per_second), isNumber(progress.images_per_second) ? "median over steps" : ""],
     ["eta", "Time to the end", isOn ? Format.duration(progress.eta_seconds) : "none", isOn ? "" : words],
     ["map50", "Best mAP50", best ? Format.share(best.map50) : UNKNOWN,
       best ? `mAP50-95 ${Format.share(best.map)}, epoch ${best.epoch + 1}` : "not validated yet"],
@@ -565,18 +565,32 @@ by("compare-log").addEventListener("change", (event) => {
   drawNow("compare");
 });
 
-const runsTable = new DataTable(by("runs-table"), {caption: "Runs", sort: 1, columns: [
+// Settings beyond these would push the figures out of sight.
+const MOST_SETTINGS = 8;
+const runColumns = (settings) => [
   {name: "", show: (run) => el("input", {type: "checkbox", "aria-label": `Compare ${run.id}`, checked: state.ticked.has(run.id),
     on: {change: (event) => tick(run.id, event.target.checked)}})},
   {name: "run", value: ({id}) => id, show: (run) => el("button", {type: "button", class: "link", text: run.id,
     on: {click: () => openRun(run.id)}}), left: true},
   {name: "state", value: (run) => run.state, show: (run) => (STATES[run.state] || [UNKNOWN])[0], left: true},
-  {name: "settings that differ", value: (run) => run.settings, show: (run) => run.settings ?? UNKNOWN, left: true},
+  ...settings.map((name) => ({name, value: ({choices}) => choices?.[name] ?? null, show: ({choices}) => choices?.[name] ?? UNKNOWN,
+    left: true})),
   figure("epoch", "epoch", Format.number),
   {name: "best mAP50", value: (run) => run.best?.map50 ?? null, show: (run) => Format.share(run.best?.map50)},
   {name: "best mAP50-95", value: (run) => run.best?.map ?? null, show: (run) => Format.share(run.best?.map)},
   figure("peak of memory", "peak", Format.bytes), figure("median speed", "speed", Format.rate),
-  figure("time", "seconds", Format.duration)]});
+  figure("time", "seconds", Format.duration)];
+
+let runsTable = null;
+// The table of runs; made anew when other settings differ.
+function tableOfRuns(settings) {
+  const names = settings.join("|");
+  if (runsTable?.names === names) return runsTable;
+  by("runs-table").replaceChildren();
+  runsTable = new DataTable(by("runs-table"), {caption: "Runs", sort: 1, columns: runColumns(settings)});
+  runsTable.names = names;
+  return runsTable;
+}
 
 function tick(id, isOn) {
   if (isOn) state.ticked.add(id);
@@ -584,13 +598,12 @@ function tick(id, isOn) {
   drawNow("compare");
 }
 
-function runRow({id}, differing) {
+function runRow({id}) {
   const brief = state.briefs.get(id);
   if (!brief) return {id};
   const {record} = id === state.news.live ? {record: recordOf(brief.parsed, state.news.status)} : brief;
-  const {best, peak, speed, seconds, progress} = record;
-  return {id, state: record.state, best, peak, speed, seconds, epoch: progress.epoch,
-    settings: differing.map((name) => `${name}=${record.choices[name] ?? UNKNOWN}`).join(" ") || "the same"};
+  const {best, peak, speed, seconds, progress, choices} = record;
+  return {id, state: record.state, best, peak, speed, seconds, epoch: progress.epoch, choices};
 }
 
 // The names of the settings in which the runs of the page differ.
@@ -612,7 +625,10 @@ sections.runs = () => {
     redraw("compare");
   }
   const differing = differingSettings();
-  runsTable.update(runs.map((run) => runRow(run, differing)), (run) => run.id);
+  const left_out = differing.length - MOST_SETTINGS;
+  setText(by("runs-words"), differing.length === 0 ? "The runs have the same settings." : left_out > 0 ?
+    `${Format.count(left_out, "more setting")} differ: each run's page has all.` : "");
+  tableOfRuns(differing.slice(0, MOST_SETTINGS)).update(runs.map(runRow), (run) => run.id);
   reconcile(by("run-select"), runs, (run) => run.id, (run) => el("option", {value: run.id, text: run.id}));
   by("run-select").value = state.id;
 };
