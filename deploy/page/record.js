@@ -148,8 +148,7 @@ function ranksOf({document, document: {plan}, workers}, live, steps, state) {
       heartbeat_age: isKnown ? member.heartbeat_age_seconds : null,
       stage: Math.floor(rank / (spatial * data)), data: Math.floor(rank / spatial) % data, strip: rank % spatial,
       predicted_peak: predicted.get(rank) || planned(rank) || null,
-      measured_peak: measured.get(rank) || (isKnown && member.measured_peak_bytes) || null,
-      images_per_second: null};
+      measured_peak: measured.get(rank) || (isKnown && member.measured_peak_bytes) || null};
   });
 }
 

@@ -301,8 +301,6 @@ sections.layout = () => {
     `${Format.number(layout.spatial)} spatial = ${Format.count(ranks.length, "process", "processes")}. ` +
     `ZeRO ${layout.zero ?? UNKNOWN}: ${ZERO_WORDS[layout.zero] || UNKNOWN}. ` +
     `Micro-batches of ${Format.count(layout.micro_batch, "image")}.`);
-  const measure = by("rank-measure").value;
-  const fastest = Math.max(1e-9, ...ranks.map((rank) => rank.images_per_second || 0));
   const largest = run.memory_limit || Math.max(1, ...ranks.map((rank) => Math.max(rank.predicted_peak || 0, rank.measured_peak || 0)));
   const hosts = new Map();
   for (const rank of ranks) {
@@ -326,8 +324,8 @@ sections.layout = () => {
     (item, rank) => {
       const button = item.firstChild;
       const [head, place, words, meter, numbers] = button.children;
-      const value = run.state === "planned" ? rank.predicted_peak : measure === "memory" ? rank.measured_peak : rank.images_per_second;
-      const share = isNumber(value) ? Math.min(1, value / (measure === "memory" ? largest : fastest)) : 0;
+      const value = run.state === "planned" ? rank.predicted_peak : rank.measured_peak;
+      const share = isNumber(value) ? Math.min(1, value / largest) : 0;
       const kind = ["running", "finished", "planned"].includes(rank.state) ? "good" : "warn";
       const work = JSON.stringify([rank.data, rank.stage, rank.strip, layout]);
       if (place.drawn !== work) {
@@ -336,13 +334,12 @@ sections.layout = () => {
         setText(words, workWords(rank, layout));
       }
       meter.firstChild.style.width = `${share * 100}%`;
-      meter.classList.toggle("hot", measure === "memory" && run.memory_limit > 0 && share > 0.95);
+      meter.classList.toggle("hot", run.memory_limit > 0 && share > 0.95);
       setText(head.children[1], rank.state || UNKNOWN);
       head.children[1].className = `rank-state ${kind}`;
       const age = isNumber(rank.heartbeat_age) ? `, heard ${Format.duration(rank.heartbeat_age)} ago` : "";
       setText(numbers, run.state === "planned" ? `predicted ${Format.bytes(rank.predicted_peak)}` :
-        `${Format.bytes(rank.measured_peak)} (predicted ${Format.bytes(rank.predicted_peak)}), ` +
-        `${isNumber(rank.images_per_second) ? Format.rate(rank.images_per_second) : "speed not known"}${age}`);
+        `${Format.bytes(rank.measured_peak)} (predicted ${Format.bytes(rank.predicted_peak)})${age}`);
       button.setAttribute("aria-pressed", String(rank.rank === state.rank));
       button.setAttribute("aria-label", clean(`Rank ${rank.rank}${rank.worker ? `, ${rank.worker}` : ""}: ${rank.state || UNKNOWN}, ` +
         `${words.textContent}, ${numbers.textContent}`));
@@ -350,7 +347,6 @@ sections.layout = () => {
     });
   });
 };
-by("rank-measure").addEventListener("change", () => drawNow("layout"));
 
 // ---- life of the run ----
 
@@ -573,7 +569,7 @@ const runColumns = (settings) => [
   {name: "run", value: ({id}) => id, show: (run) => el("button", {type: "button", class: "link", text: run.id,
     on: {click: () => openRun(run.id)}}), left: true},
   {name: "state", value: (run) => run.state, show: (run) => (STATES[run.state] || [UNKNOWN])[0], left: true},
-  ...settings.map((name) => ({name, value: ({choices}) => choices?.[name] ?? null, show: ({choices}) => choices?.[name] ?? UNKNOWN,
+  ...settings.map((name) => ({name, value: ({choices}) => choices?.[name] ?? null, show: ({choices}) => (choices ? choices[name] || "–" : UNKNOWN),
     left: true})),
   figure("epoch", "epoch", Format.number),
   {name: "best mAP50", value: (run) => run.best?.map50 ?? null, show: (run) => Format.share(run.best?.map50)},

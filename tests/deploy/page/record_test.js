@@ -55,7 +55,7 @@ test("the best epoch is that of the run's own metric", () => {
 test("ranks have their place, their worker and the largest of their steps", () => {
   const [first, second] = read({}, null, STEPS).ranks;
   assert.deepEqual(first, {rank: 0, host: "vm", worker: "vm-1-0", state: "finished", heartbeat_age: null, stage: 0, data: 0, strip: 0,
-    predicted_peak: 2000, measured_peak: 1900, images_per_second: null});
+    predicted_peak: 2000, measured_peak: 1900});
   assert.equal(second.data, 1);
   assert.equal(second.worker, "vm-1-1");
   assert.equal(second.predicted_peak, null);
