@@ -20,25 +20,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Returns the runs of all folders, each run once, with unique ids.
-std::vector<records::RunPlace> runs_of_all(
-    const std::vector<std::string>& folders) {
-  std::vector<records::RunPlace> runs;
-  for (const std::string& folder : folders) {
-    for (records::RunPlace& place : records::runs_of(folder)) {
-      bool is_known = false, has_namesake = false;
-      for (const records::RunPlace& other : runs) {
-        is_known |= other.directory == place.directory;
-        has_namesake |= other.id == place.id;
-      }
-      if (is_known) continue;
-      if (has_namesake) place.id = place.directory.string();
-      runs.push_back(std::move(place));
-    }
-  }
-  return runs;
-}
-
 void require_folder(const CommandLine& line, const std::string& usage) {
   if (!line.operands.empty()) return;
   throw Error(line.command, "no run directory is named", "write " + usage);
@@ -50,8 +31,8 @@ int page_command(const CommandLine& line) {
   require_folder(line, "headroom page RUN_DIR, for example runs/train/exp");
   page::PageOptions options =
       page_options(line, line.value_of("--listen"), "--listen");
-  options.source.places = [folder = line.operands.front()] {
-    return records::runs_of(folder);
+  options.source.places = [folders = line.operands] {
+    return records::runs_of_all(folders);
   };
   const interrupts::Watch watch;
   const page::PageServer server(std::move(options));
@@ -65,7 +46,7 @@ int page_command(const CommandLine& line) {
 int report_command(const CommandLine& line) {
   require_folder(line, "headroom report RUN_DIR, for example runs/train/exp");
   page::ReportRequest request;
-  request.runs = runs_of_all(line.operands);
+  request.runs = records::runs_of_all(line.operands);
   request.is_held = is_live;
   fs::path file = line.value_of("--output");
   if (file.empty()) {

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "coordinator/service/control_client.h"
 #include "deploy/cli/commands.h"
@@ -16,6 +17,7 @@
 #include "deploy/cli/show/run_result.h"
 #include "deploy/cli/show/status_page.h"
 #include "deploy/cli/show/status_table.h"
+#include "deploy/records/run_places.h"
 #include "parallel/base/check.h"
 #include "parallel/base/folder_place.h"
 #include "parallel/base/run_files.h"
@@ -80,7 +82,7 @@ coordinator::RunStatus status_of(coordinator::ControlClient& client,
 
 // Returns exit code 4 if the files contradict each other.
 int show_ledger(const CommandLine& line) {
-  if (line.operands.empty()) {
+  if (line.operands.size() != 1) {
     throw Error("status", "--ledger wants a run directory",
                 "write headroom status RUN_DIR --ledger");
   }
@@ -92,18 +94,23 @@ int show_ledger(const CommandLine& line) {
   return report.exact() ? 0 : static_cast<int>(ExitCode::kData);
 }
 
-// Prints a table of the runs in a folder of runs.
+// Prints a table of the runs in the folders.
 int show_runs(const CommandLine& line) {
-  const std::string& folder = line.operands.front();
-  // Throws if there is no run.
-  const std::string text =
-      line.has("--json") ? runs_json(folder) + "\n" : runs_table(folder);
+  const std::vector<records::RunPlace> runs =
+      records::runs_of_all(line.operands);
   if (line.has("--watch")) {
-    throw Error("status",
-                folder + " is a folder of runs, and --watch follows one",
-                "name one of its runs, or see all of them with headroom page " +
-                    shell_word(folder));
+    std::string folders;
+    for (const std::string& folder : line.operands) {
+      folders += " " + shell_word(folder);
+    }
+    throw Error(
+        "status",
+        cat("--watch follows one run, and", folders, " ",
+            line.operands.size() > 1 ? "are" : "is", " more"),
+        "name one run, or see all of them with headroom page" + folders);
   }
+  const std::string text =
+      line.has("--json") ? runs_json(runs) + "\n" : runs_table(runs);
   print(line.has("--json") ? text : printable(text));
   return 0;
 }
@@ -153,7 +160,9 @@ int status_command(const CommandLine& line) {
       }
       std::fprintf(stderr, "%s\n", where_it_is(path, *place).c_str());
     }
-    return is_run(line.operands.front()) ? show_folder(line) : show_runs(line);
+    const bool is_one =
+        line.operands.size() == 1 && is_run(line.operands.front());
+    return is_one ? show_folder(line) : show_runs(line);
   }
   if (!line.has("--coordinator")) {
     throw Error("status", "no coordinator is named",

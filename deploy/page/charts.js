@@ -29,8 +29,9 @@ const Format = {
       value /= 1024;
       ++unit;
     }
-    const digits = unit === 0 || Math.abs(value) >= 100 || Number.isInteger(value) ? 0 : 1;
-    return `${Format.number(value, digits)} ${names[unit]}`;
+    // As many digits as the program prints.
+    const digits = Math.abs(value) >= 100 ? 0 : Math.abs(value) >= 10 ? 1 : 2;
+    return `${Number(value.toFixed(digits)).toLocaleString("en")} ${names[unit]}`;
   },
   rate: (value) => (isNumber(value) ? `${Format.number(value, value < 1000 ? 1 : 0)} img/s` : UNKNOWN),
   duration(seconds) {

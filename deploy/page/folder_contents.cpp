@@ -23,7 +23,6 @@ constexpr size_t kLongestEvent = 64 << 10;
 // older events, lines above kLongestOldEvent are shortened.
 constexpr size_t kMostWholeBytes = 512 << 10;
 constexpr size_t kLongestOldEvent = 4 << 10;
-constexpr size_t kLongestStep = 4 << 20;
 constexpr size_t kMostEventBytes = 16 << 20;
 constexpr size_t kMostPictures = 200;
 
@@ -72,13 +71,6 @@ std::string events_text(const fs::path& run_directory, size_t most) {
     all += *line + '\n';
   }
   return all;
-}
-
-std::string last_step_text(const fs::path& run_directory) {
-  const std::string text =
-      records::last_lines(run_directory / run_files::kSteps, kLongestStep);
-  const std::vector<std::string_view> lines = records::lines_of(text);
-  return lines.empty() ? "" : records::without_samples(lines.back());
 }
 
 std::vector<Picture> pictures_in(const fs::path& run_directory) {

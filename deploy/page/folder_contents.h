@@ -20,10 +20,6 @@ namespace headroom::page {
 std::string events_text(const std::filesystem::path& run_directory,
                         size_t most);
 
-// The last step of steps.jsonl, without its list of samples; "" if there is
-// none.
-std::string last_step_text(const std::filesystem::path& run_directory);
-
 struct Picture {
   std::string name;
   int64_t bytes = 0;

@@ -78,13 +78,16 @@ class Served {
 class Written {
   constructor({runs, pictures}) {
     this.entries = new Map(runs.map((entry) => [entry.run.id, entry]));
-    for (const {run, name, url} of pictures) Object.assign(runs[run].run.pictures.find((one) => one.name === name) || {}, {url});
+    for (const {run, name, url, smaller} of pictures) {
+      Object.assign(runs[run].run.pictures.find((one) => one.name === name) || {}, {url, smaller});
+    }
     for (const {run} of runs) {
       const all = run.pictures.length;
       run.pictures = run.pictures.filter(({url}) => url);
-      const left_out = all - run.pictures.length;
-      run.pictures_note = left_out && `${left_out} of ${Format.count(all, "picture")} are left out, for a report has at most 10 MB; ` +
-        "they lie in the run's folder.";
+      const counts = [[run.pictures.filter(({smaller}) => smaller).length, "made smaller"], [all - run.pictures.length, "left out"]];
+      const words = counts.filter(([count]) => count > 0).map(([count, what]) => `${count} ${what}`);
+      run.pictures_note = words.length > 0 && `Of ${Format.count(all, "picture")}, ${words.join(" and ")}, for a report has at most ` +
+        "10 MB. The run's folder has them whole.";
     }
   }
   news() {

@@ -118,21 +118,25 @@ function progressOf(parsed, live, steps, state) {
   if (now) step = Math.max(step, now.step);
   const epoch = now ? Math.min(now.epoch + 1, now.num_epochs)
     : Number.isSafeInteger(newest.epoch) ? newest.epoch + 1 : 0;
-  const rate = now?.images_per_second > 0 ? now.images_per_second : numberOr(newest.images_per_second, null);
+  const rate = now?.images_per_second > 0 ? now.images_per_second : numberOr(parsed.document.median_speed, null);
   const isTimed = state === "running" && rate > 0 && total >= step && batch > 0;
   return {epoch, epochs, step, steps: total, images_per_second: rate, phase: now ? now.phase : "",
     eta_seconds: isTimed ? ((total - step) * batch) / rate : null};
 }
 
-// The largest measured bytes of each rank. Fetched steps keep every extreme.
-function peaksOf(steps) {
-  return new Map(listOf(steps?.memory).map(({rank, measured}) => [rank, measured.reduce((a, b) => (b > a ? b : a), 0)]));
+// The largest bytes of each rank: "measured" or "predicted". Fetched steps keep
+// every extreme.
+function peaksOf(steps, kind) {
+  return new Map(listOf(steps?.memory).map((rank) => [rank.rank, rank[kind].reduce((a, b) => (b > a ? b : a), 0)]));
 }
 
-function ranksOf({document: {plan}, workers}, live, steps, state) {
+function ranksOf({document, document: {plan}, workers}, live, steps, state) {
   if (!plan) return [];
   const {data_parallel_size: data, pipeline_parallel_size: pipeline, spatial_parallel_size: spatial} = plan.layout;
-  const peaks = peaksOf(steps);
+  const [measured, predicted] = [peaksOf(steps, "measured"), peaksOf(steps, "predicted")];
+  // A step's own prediction, as the terminal shows it. Before the first step it
+  // is the plan's; a plan without a run has the peak over all its phases.
+  const planned = (rank) => (document.planned ? plan.predicted_peak_bytes[rank] : plan.predicted_phase_bytes?.[rank]?.training);
   const members = new Map(listOf(live?.members).map((member) => [member.rank, member]));
   const isOver = live?.state === "finished" || live?.state === "failed";
   return Array.from({length: data * pipeline * spatial}, (_, rank) => {
@@ -143,9 +147,8 @@ function ranksOf({document: {plan}, workers}, live, steps, state) {
       state: isKnown ? member.state : state,
       heartbeat_age: isKnown ? member.heartbeat_age_seconds : null,
       stage: Math.floor(rank / (spatial * data)), data: Math.floor(rank / spatial) % data, strip: rank % spatial,
-      predicted_peak: plan.predicted_peak_bytes[rank] || null,
-      measured_peak: peaks.get(rank) || (isKnown && member.measured_peak_bytes) || null,
-      images_per_second: null};
+      predicted_peak: predicted.get(rank) || planned(rank) || null,
+      measured_peak: measured.get(rank) || (isKnown && member.measured_peak_bytes) || null};
   });
 }
 

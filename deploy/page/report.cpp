@@ -1,12 +1,15 @@
 #include "deploy/page/report.h"
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "deploy/page/page_text.h"
+#include "deploy/page/smaller_picture.h"
 #include "parallel/base/atomic_file.h"
 #include "parallel/base/check.h"
 #include "parallel/base/regular_file.h"
@@ -44,17 +47,41 @@ std::string base64(const std::string& bytes) {
   return text;
 }
 
-std::string data_address(const fs::path& folder, const Picture& picture) {
+// The bytes of base64 text for this many bytes.
+size_t encoded_size(size_t bytes) { return (bytes + 2) / 3 * 4; }
+
+std::string data_address(const std::string& bytes, const char* kind) {
+  return cat("data:image/", kind, ";base64,", base64(bytes));
+}
+
+// The picture unchanged; "" if the file has become shorter or longer since it
+// was listed.
+std::string whole_address(const fs::path& folder, const Picture& picture) {
   const std::optional<std::string> bytes =
       text_of_file(folder / picture.name, static_cast<uint64_t>(picture.bytes),
                    Links::kRefused);
-  // The file may have become shorter or longer since it was listed.
   if (!bytes || bytes->empty() || std::ssize(*bytes) != picture.bytes) {
     return "";
   }
-  return std::string("data:image/") +
-         (picture.name.ends_with(".png") ? "png" : "jpeg") + ";base64," +
-         base64(*bytes);
+  return data_address(*bytes, picture.name.ends_with(".png") ? "png" : "jpeg");
+}
+
+// The bytes of an entry beside the picture: its name and the JSON around it.
+constexpr size_t kEntryBytes = 400;
+// Pictures with less room show nothing.
+constexpr size_t kLeastShare = 24'000;
+
+// The most bytes that each of these sizes may have so that all fit into `room`:
+// what the small ones leave is divided among the others. The largest size_t if
+// all fit as they are.
+size_t fair_share(std::vector<size_t> sizes, size_t room) {
+  std::ranges::sort(sizes);
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    const size_t share = room / (sizes.size() - i);
+    if (sizes[i] > share) return share;
+    room -= sizes[i];
+  }
+  return std::numeric_limits<size_t>::max();
 }
 
 // JSON for a script element: '<' is escaped, so that nothing ends the element.
@@ -123,24 +150,61 @@ class Report {
     return inside_script(text);
   }
 
-  // The pictures that fit into `room`: the newest of every run, then the
-  // second newest, and so on.
-  std::string pictures_text(size_t room) const {
-    std::string text;
-    bool has_more = true;
-    for (size_t turn = 0; std::exchange(has_more, false); ++turn) {
-      for (size_t run = 0; run < records_.size(); ++run) {
-        const std::vector<Picture> pictures = records_[run]->pictures();
-        if (turn >= pictures.size()) continue;
-        has_more = true;
-        if (static_cast<size_t>(pictures[turn].bytes) > room) continue;
-        const std::string entry = inside_script(
-            cat(text.empty() ? "" : ",", "{\"run\":", run,
-                ",\"name\":", json_text(pictures[turn].name), ",\"url\":\"",
-                data_address(records_[run]->place().directory, pictures[turn]),
-                "\"}"));
-        if (entry.size() <= room - text.size()) text += entry;
+  struct ReportPicture {
+    size_t run = 0;
+    Picture picture;
+    size_t size() const {
+      return encoded_size(static_cast<size_t>(picture.bytes)) + kEntryBytes;
+    }
+  };
+
+  // The newest picture of every run, then the second newest, and so on.
+  std::vector<ReportPicture> pictures() const {
+    std::vector<std::vector<Picture>> all;
+    size_t most = 0;
+    for (const auto& record : records_) {
+      all.push_back(record->pictures());
+      most = std::max(most, all.back().size());
+    }
+    std::vector<ReportPicture> pictures;
+    for (size_t turn = 0; turn < most; ++turn) {
+      for (size_t run = 0; run < all.size(); ++run) {
+        if (turn < all[run].size()) pictures.push_back({run, all[run][turn]});
       }
+    }
+    return pictures;
+  }
+
+  // If the pictures do not fit into `room`, those above a fair share are made
+  // smaller. Only those that would become too small to show anything are left
+  // out, the oldest first.
+  std::string pictures_text(size_t room) const {
+    std::vector<ReportPicture> wanted = pictures();
+    if (wanted.size() > room / kLeastShare) {
+      wanted.resize(room / kLeastShare);
+    }
+    std::vector<size_t> sizes;
+    for (const ReportPicture& one : wanted) sizes.push_back(one.size());
+    const size_t share = fair_share(std::move(sizes), room);
+    std::string text;
+    for (const ReportPicture& one : wanted) {
+      const fs::path& folder = records_[one.run]->place().directory;
+      const bool is_smaller = one.size() > share;
+      std::string address;
+      if (!is_smaller) {
+        address = whole_address(folder, one.picture);
+      } else if (std::string jpeg = smaller_picture(
+                     folder / one.picture.name, (share - kEntryBytes) / 4 * 3);
+                 !jpeg.empty()) {
+        address = data_address(jpeg, "jpeg");
+      }
+      if (address.empty()) continue;
+      const std::string entry =
+          inside_script(cat(text.empty() ? "" : ",", "{\"run\":", one.run,
+                            ",\"name\":", json_text(one.picture.name),
+                            is_smaller ? ",\"smaller\":true" : "",
+                            ",\"url\":\"", address, "\"}"));
+      if (entry.size() <= room - text.size()) text += entry;
     }
     return text;
   }

@@ -1,6 +1,7 @@
 // The report of runs or of a plan: the page in one HTML file that needs no
-// other file, to keep or to mail. At most 10 MB: the newest pictures that fit
-// are included, and the report states how many are missing.
+// other file, to keep or to mail. At most 10 MB: if the pictures are larger,
+// the largest of them are made smaller, and if that is not enough the oldest
+// are left out. The report states how many.
 #pragma once
 
 #include <cstddef>

@@ -13,7 +13,6 @@
 #include "parallel/base/run_files.h"
 #include "parallel/base/utf8.h"
 #include "parallel/plan/plan_json.h"
-#include "parallel/planner/model_layers.h"
 #include "proto/version.h"
 
 namespace headroom::page {
@@ -48,18 +47,9 @@ Json settings_of(const configs::RunConfig& config) {
   return settings;
 }
 
-std::string model_of(const configs::RunConfig& config) {
-  try {
-    return planner::model_of_run(config);
-  } catch (const Error&) {
-    return config.cfg;
-  }
-}
-
 Json drawn_plan(const plan::Plan& plan) {
   Json json = plan::plan_object(plan);
   json.erase("activation_policies");
-  json.erase("predicted_phase_bytes");
   return json;
 }
 
@@ -80,7 +70,6 @@ RunRecord::RunRecord(const PlannedRun& planned)
     : place_{planned.name, ""},
       planned_(planned),
       config_(planned.config),
-      model_(model_of(planned.config)),
       plan_(std::make_unique<PlanRecord>(fs::path(), planned.config,
                                          planned.plan)) {}
 
@@ -88,7 +77,9 @@ void RunRecord::refresh(const std::optional<LiveStatus>& live, bool is_held) {
   live_ = live;
   is_held_ = is_held;
   read_definition();
-  if (has_older_results()) history_.reset();
+  if (!has_older_results()) return;
+  history_.reset();
+  recent_.reset();
 }
 
 // Keeps the values of files that cannot be read now.
@@ -101,7 +92,6 @@ void RunRecord::read_definition() {
     run_text_ = std::move(text);
     try {
       config_ = configs::parse_run_config(run_text_, run_file.string());
-      model_ = model_of(*config_);
       is_new = true;
     } catch (const Error&) {
     }
@@ -135,7 +125,7 @@ std::vector<Picture> RunRecord::pictures() const {
   return planned_ ? std::vector<Picture>() : pictures_in(place_.directory);
 }
 
-std::string RunRecord::document(size_t most_events) const {
+std::string RunRecord::document(size_t most_events) {
   const fs::path& folder = place_.directory;
   // The stamp is taken first: if a file changes while it is read, the page asks
   // again.
@@ -151,9 +141,7 @@ std::string RunRecord::document(size_t most_events) const {
                {"pictures", Json::array()},
                {"checkpoints", Json::array()}};
   if (config_) {
-    json["config"] = {{"model", model_},
-                      {"img", config_->image_height},
-                      {"batch", config_->global_batch_size},
+    json["config"] = {{"batch", config_->global_batch_size},
                       {"epochs", config_->epochs},
                       {"max_steps", config_->max_steps},
                       {"best_metric", config_->best_metric},
@@ -175,8 +163,10 @@ std::string RunRecord::document(size_t most_events) const {
   if (!has_older_results()) {
     json["results"] = records::file_text(folder / run_files::kResults);
     json["summary"] = records::file_text(folder / run_files::kSummary);
-    json["last_step"] = last_step_text(folder);
-    json["median_speed"] = number_or_null(records::median_speed(folder));
+    if (!recent_) recent_ = std::make_unique<records::RecentSteps>(folder);
+    recent_->refresh();
+    json["last_step"] = recent_->last_line();
+    json["median_speed"] = number_or_null(recent_->median_speed());
   }
   for (const Picture& picture : pictures()) {
     json["pictures"].push_back(

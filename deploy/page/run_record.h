@@ -8,10 +8,10 @@
 //   live          the run's own status, as `headroom status --json` prints it
 //   held          whether a coordinator writes the folder now
 //   planned       {verdict, command} of a run that is not started
-//   config        {model, img, batch, epochs, max_steps, best_metric,
-//                 memory_limit}
+//   config        {batch, epochs, max_steps, best_metric, memory_limit}
 //   plan          the members of plan.json that the page draws
-//   events, results, summary, last_step     texts (folder_contents.h)
+//   events, results, summary     texts (folder_contents.h)
+//   last_step, median_speed      of the newest steps (recent_steps.h)
 //   pictures      [{name, time}]
 //   checkpoints   [step]; resume is the command that continues the run
 //
@@ -33,6 +33,7 @@
 #include "deploy/page/folder_contents.h"
 #include "deploy/page/plan_record.h"
 #include "deploy/page/step_history.h"
+#include "deploy/records/recent_steps.h"
 #include "deploy/records/run_places.h"
 #include "parallel/plan/plan.h"
 
@@ -74,7 +75,7 @@ class RunRecord {
   void refresh(const std::optional<LiveStatus>& live, bool is_held);
 
   // The document, with about `most_events` events.
-  std::string document(size_t most_events) const;
+  std::string document(size_t most_events);
   // JSON with the members of PlanRecord::words(), with "settings" ([flag,
   // value] pairs) and with "details" (further texts).
   std::string plan();
@@ -97,11 +98,12 @@ class RunRecord {
   bool is_held_ = false;
   std::string run_text_, plan_text_;  // texts of run.yaml and plan.json
   std::optional<configs::RunConfig> config_;
-  std::string model_;
   std::optional<plan::Plan> written_plan_;
   std::unique_ptr<PlanRecord> plan_;
   // Created when steps are first requested.
   std::unique_ptr<StepHistory> history_;
+  // Created with the first document.
+  std::unique_ptr<records::RecentSteps> recent_;
 };
 
 // The live status as JSON, without events and result; "null" if there is none.

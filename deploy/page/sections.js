@@ -60,7 +60,7 @@ sections.summary = () => {
   ] : [
     ["epoch", "Epoch", of(progress.epoch, progress.epochs), progress.phase],
     ["step", "Step", of(progress.step, progress.steps), percent === null ? "" : `${percent} % done`],
-    ["rate", "Speed", Format.rate(progress.images_per_second), ""],
+    ["rate", "Speed", Format.rate(progress.images_per_second), isNumber(progress.images_per_second) ? "median over steps" : ""],
     ["eta", "Time to the end", isOn ? Format.duration(progress.eta_seconds) : "none", isOn ? "" : words],
     ["map50", "Best mAP50", best ? Format.share(best.map50) : UNKNOWN,
       best ? `mAP50-95 ${Format.share(best.map)}, epoch ${best.epoch + 1}` : "not validated yet"],
@@ -301,8 +301,6 @@ sections.layout = () => {
     `${Format.number(layout.spatial)} spatial = ${Format.count(ranks.length, "process", "processes")}. ` +
     `ZeRO ${layout.zero ?? UNKNOWN}: ${ZERO_WORDS[layout.zero] || UNKNOWN}. ` +
     `Micro-batches of ${Format.count(layout.micro_batch, "image")}.`);
-  const measure = by("rank-measure").value;
-  const fastest = Math.max(1e-9, ...ranks.map((rank) => rank.images_per_second || 0));
   const largest = run.memory_limit || Math.max(1, ...ranks.map((rank) => Math.max(rank.predicted_peak || 0, rank.measured_peak || 0)));
   const hosts = new Map();
   for (const rank of ranks) {
@@ -326,8 +324,8 @@ sections.layout = () => {
     (item, rank) => {
       const button = item.firstChild;
       const [head, place, words, meter, numbers] = button.children;
-      const value = run.state === "planned" ? rank.predicted_peak : measure === "memory" ? rank.measured_peak : rank.images_per_second;
-      const share = isNumber(value) ? Math.min(1, value / (measure === "memory" ? largest : fastest)) : 0;
+      const value = run.state === "planned" ? rank.predicted_peak : rank.measured_peak;
+      const share = isNumber(value) ? Math.min(1, value / largest) : 0;
       const kind = ["running", "finished", "planned"].includes(rank.state) ? "good" : "warn";
       const work = JSON.stringify([rank.data, rank.stage, rank.strip, layout]);
       if (place.drawn !== work) {
@@ -336,13 +334,12 @@ sections.layout = () => {
         setText(words, workWords(rank, layout));
       }
       meter.firstChild.style.width = `${share * 100}%`;
-      meter.classList.toggle("hot", measure === "memory" && run.memory_limit > 0 && share > 0.95);
+      meter.classList.toggle("hot", run.memory_limit > 0 && share > 0.95);
       setText(head.children[1], rank.state || UNKNOWN);
       head.children[1].className = `rank-state ${kind}`;
       const age = isNumber(rank.heartbeat_age) ? `, heard ${Format.duration(rank.heartbeat_age)} ago` : "";
       setText(numbers, run.state === "planned" ? `predicted ${Format.bytes(rank.predicted_peak)}` :
-        `${Format.bytes(rank.measured_peak)} (predicted ${Format.bytes(rank.predicted_peak)}), ` +
-        `${isNumber(rank.images_per_second) ? Format.rate(rank.images_per_second) : "speed not known"}${age}`);
+        `${Format.bytes(rank.measured_peak)} (predicted ${Format.bytes(rank.predicted_peak)})${age}`);
       button.setAttribute("aria-pressed", String(rank.rank === state.rank));
       button.setAttribute("aria-label", clean(`Rank ${rank.rank}${rank.worker ? `, ${rank.worker}` : ""}: ${rank.state || UNKNOWN}, ` +
         `${words.textContent}, ${numbers.textContent}`));
@@ -350,7 +347,6 @@ sections.layout = () => {
     });
   });
 };
-by("rank-measure").addEventListener("change", () => drawNow("layout"));
 
 // ---- life of the run ----
 
@@ -565,18 +561,32 @@ by("compare-log").addEventListener("change", (event) => {
   drawNow("compare");
 });
 
-const runsTable = new DataTable(by("runs-table"), {caption: "Runs", sort: 1, columns: [
+// Settings beyond these would push the figures out of sight.
+const MOST_SETTINGS = 8;
+const runColumns = (settings) => [
   {name: "", show: (run) => el("input", {type: "checkbox", "aria-label": `Compare ${run.id}`, checked: state.ticked.has(run.id),
     on: {change: (event) => tick(run.id, event.target.checked)}})},
   {name: "run", value: ({id}) => id, show: (run) => el("button", {type: "button", class: "link", text: run.id,
     on: {click: () => openRun(run.id)}}), left: true},
   {name: "state", value: (run) => run.state, show: (run) => (STATES[run.state] || [UNKNOWN])[0], left: true},
-  {name: "settings that differ", value: (run) => run.settings, show: (run) => run.settings ?? UNKNOWN, left: true},
+  ...settings.map((name) => ({name, value: ({choices}) => choices?.[name] ?? null, show: ({choices}) => (choices ? choices[name] || "–" : UNKNOWN),
+    left: true})),
   figure("epoch", "epoch", Format.number),
   {name: "best mAP50", value: (run) => run.best?.map50 ?? null, show: (run) => Format.share(run.best?.map50)},
   {name: "best mAP50-95", value: (run) => run.best?.map ?? null, show: (run) => Format.share(run.best?.map)},
   figure("peak of memory", "peak", Format.bytes), figure("median speed", "speed", Format.rate),
-  figure("time", "seconds", Format.duration)]});
+  figure("time", "seconds", Format.duration)];
+
+let runsTable = null;
+// The table of runs; made anew when other settings differ.
+function tableOfRuns(settings) {
+  const names = settings.join("|");
+  if (runsTable?.names === names) return runsTable;
+  by("runs-table").replaceChildren();
+  runsTable = new DataTable(by("runs-table"), {caption: "Runs", sort: 1, columns: runColumns(settings)});
+  runsTable.names = names;
+  return runsTable;
+}
 
 function tick(id, isOn) {
   if (isOn) state.ticked.add(id);
@@ -584,13 +594,12 @@ function tick(id, isOn) {
   drawNow("compare");
 }
 
-function runRow({id}, differing) {
+function runRow({id}) {
   const brief = state.briefs.get(id);
   if (!brief) return {id};
   const {record} = id === state.news.live ? {record: recordOf(brief.parsed, state.news.status)} : brief;
-  const {best, peak, speed, seconds, progress} = record;
-  return {id, state: record.state, best, peak, speed, seconds, epoch: progress.epoch,
-    settings: differing.map((name) => `${name}=${record.choices[name] ?? UNKNOWN}`).join(" ") || "the same"};
+  const {best, peak, speed, seconds, progress, choices} = record;
+  return {id, state: record.state, best, peak, speed, seconds, epoch: progress.epoch, choices};
 }
 
 // The names of the settings in which the runs of the page differ.
@@ -612,7 +621,10 @@ sections.runs = () => {
     redraw("compare");
   }
   const differing = differingSettings();
-  runsTable.update(runs.map((run) => runRow(run, differing)), (run) => run.id);
+  const left_out = differing.length - MOST_SETTINGS;
+  setText(by("runs-words"), differing.length === 0 ? "The runs have the same settings." : left_out > 0 ?
+    `${Format.count(left_out, "more setting")} differ: each run's page has all.` : "");
+  tableOfRuns(differing.slice(0, MOST_SETTINGS)).update(runs.map(runRow), (run) => run.id);
   reconcile(by("run-select"), runs, (run) => run.id, (run) => el("option", {value: run.id, text: run.id}));
   by("run-select").value = state.id;
 };

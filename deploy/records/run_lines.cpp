@@ -1,7 +1,6 @@
 #include "deploy/records/run_lines.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -16,8 +15,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int kDeepestJson = 64;
-// The number of bytes at a file's end that are read for its last lines.
-constexpr size_t kLastBytes = 4 << 20;
 
 std::optional<int64_t> whole_member(const Json& object, const char* key) {
   const auto member = object.find(key);
@@ -189,22 +186,6 @@ std::optional<StepLine> last_step(const std::filesystem::path& run_directory) {
     if (auto step = step_line(*line, Samples::kLeftOut)) return step;
   }
   return std::nullopt;
-}
-
-double median_speed(const std::filesystem::path& run_directory) {
-  const std::string text =
-      last_lines(run_directory / run_files::kSteps, kLastBytes);
-  std::vector<double> speeds;
-  for (const std::string_view line : lines_of(text)) {
-    const auto step = step_line(line, Samples::kLeftOut);
-    if (step && std::isfinite(step->images_per_second)) {
-      speeds.push_back(step->images_per_second);
-    }
-  }
-  if (speeds.empty()) return std::numeric_limits<double>::quiet_NaN();
-  const auto middle = speeds.begin() + speeds.size() / 2;
-  std::ranges::nth_element(speeds, middle);
-  return *middle;
 }
 
 std::deque<EventLine> last_events(const std::filesystem::path& run_directory,

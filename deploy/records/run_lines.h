@@ -27,6 +27,9 @@ std::string text_member(const nlohmann::ordered_json& object, const char* key);
 // none, or if it cannot be read.
 std::string file_text(const std::filesystem::path& file);
 
+// The number of bytes at a file's end that are read for its last lines.
+inline constexpr size_t kLastBytes = 4 << 20;
+
 // The complete lines among the file's last `most_bytes`, each with its line
 // feed.
 std::string last_lines(const std::filesystem::path& file, size_t most_bytes);
@@ -69,11 +72,6 @@ enum class Samples { kLeftOut, kRead };
 std::optional<StepLine> step_line(std::string_view line, Samples samples);
 // The last step of steps.jsonl, without its samples.
 std::optional<StepLine> last_step(const std::filesystem::path& run_directory);
-
-// The median of the images per second over the steps in the last 4 MiB of
-// steps.jsonl; NaN without a step. It is a median because a step that waits for
-// a checkpoint or an image is slow.
-double median_speed(const std::filesystem::path& run_directory);
 
 struct EventLine {
   std::string kind;

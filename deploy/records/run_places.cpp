@@ -65,4 +65,21 @@ std::vector<RunPlace> runs_of(const fs::path& folder) {
   return places;
 }
 
+std::vector<RunPlace> runs_of_all(const std::vector<std::string>& folders) {
+  std::vector<RunPlace> runs;
+  for (const std::string& folder : folders) {
+    for (RunPlace& place : runs_of(folder)) {
+      bool is_known = false, has_namesake = false;
+      for (const RunPlace& other : runs) {
+        is_known |= other.directory == place.directory;
+        has_namesake |= other.id == place.id;
+      }
+      if (is_known) continue;
+      if (has_namesake) place.id = place.directory.string();
+      runs.push_back(std::move(place));
+    }
+  }
+  return runs;
+}
+
 }  // namespace headroom::records

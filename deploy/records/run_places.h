@@ -16,4 +16,7 @@ struct RunPlace {
 // 200. Throws Error (exit 2) if there is none.
 std::vector<RunPlace> runs_of(const std::filesystem::path& folder);
 
+// The runs of all folders in their order, each run once, with unique ids.
+std::vector<RunPlace> runs_of_all(const std::vector<std::string>& folders);
+
 }  // namespace headroom::records

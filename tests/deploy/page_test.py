@@ -152,6 +152,7 @@ class Tab:
                 wide = self.page.evaluate("document.documentElement.scrollWidth")
                 check(wide <= width, f"{name} is {wide} pixels wide at {width}")
                 if screenshots:
+                    self.page.evaluate("scrollTo(0, 0)")  # the bar is drawn where it is seen
                     self.page.screenshot(path=screenshots / f"{name}_{width}_{theme}.png", full_page=True)
             self.axe(f"{name}, {theme}")
         self.page.emulate_media(color_scheme="light")
@@ -278,10 +279,10 @@ def watch_training(browser, folder, train):
     until(lambda: (number(tab.tile("step")) or 0) >= 1, 60, "steps are counted")
     tab.page.locator("[data-show=faults]").click()  # without the filter, later epochs would hide the faults
     for kind, words in (("out_of_memory", "out of memory"), ("loss_of_process", "worker lost"), ("resume", "training goes on")):
-        until(lambda: tab.page.locator(f"#events li[data-kind={kind}]").count() > 0, 60, f"the event '{words}'")
+        until(lambda: tab.page.locator(f"#events li[data-kind={kind}]").count() > 0, 240, f"the event '{words}'")
     tab.page.locator("[data-show=all]").click()
     before = number(tab.tile("step"))
-    until(lambda: number(tab.tile("step")) > before, 30, "steps go on after the faults")
+    until(lambda: number(tab.tile("step")) > before, 120, "steps go on after the faults")
     tab.ready()
     if program.process.poll() is None:
         drive(tab)
@@ -293,18 +294,81 @@ def watch_training(browser, folder, train):
 
 
 def interrupt_one(folder, train):
-    """Stops a run by Ctrl-C after a checkpoint, so that it can be resumed."""
+    """Stops a run by Ctrl-C after a checkpoint, so that it can be resumed.
+
+    Returns the lines of its terminal.
+    """
     program = Program(folder, *train, "--epochs", "500", "--name", "short", "--page", "off")
     until(lambda: list(folder.glob("runs/short/checkpoints/step-*/MANIFEST.json")), 120, "a checkpoint of a short run")
     program.process.send_signal(signal.SIGINT)
     code = program.end(120)
     check(code == 130, f"the interrupted run ended with {code}:\n" + "\n".join(program.lines[-20:]))
     check(not any(line.startswith("page:") for line in program.lines), "--page off serves a page")
+    return program.lines
 
 
-def look_at_folder(browser, folder, headroom):
-    """Serves both runs after their end, and compares them on the page."""
+def compare_with_terminal(tab, lines):
+    """The page and the terminal show the same predicted bytes of the fullest rank."""
+    told = [found for found in map(re.compile(r"rank (\d): \S+ \S+ \(predicted ([^)]+)\)").search, lines) if found]
+    shown = re.search(r"rank (\d), predicted (\S+ [KMG]?i?B)", tab.text("[data-tile=peak] dd.soft"))
+    if not told or not shown:
+        check(False, f"no prediction: {tab.text('[data-tile=peak] dd.soft')}, {lines[-5:]}")
+        return
+    predicted = {found[1]: mebibytes(found[2]) for found in told}
+    check(abs(mebibytes(shown[2]) - predicted.get(shown[1], 0)) < 0.06, f"the page shows {shown[0]}, the terminal {told[-1][0]}")
+
+
+def compare_with_status(tab, folder, headroom):
+    """The page's table has the figures and settings of headroom status."""
+    told = json.loads(subprocess.run([headroom, "status", "runs", "--json"], cwd=folder, check=True, capture_output=True).stdout)
+    head = [name.strip() for name in tab.page.locator("#runs-table thead tr").first.locator("th, td").all_inner_texts()]
+    lines = {cells[1]: dict(zip(head, cells)) for cells in
+             (line.locator("th, td").all_inner_texts() for line in tab.page.locator("#runs-table tbody tr").all())}
+    for run in told:
+        line = lines.get(run["run"], {})
+        for column, key, tolerance in (("best mAP50", "map50", 6e-4), ("best mAP50-95", "map", 6e-4), ("median speed", "images_per_second", 0.06)):
+            shown = number(line.get(column, ""))
+            check(shown == run[key] if None in (shown, run[key]) else abs(shown - run[key]) < tolerance,
+                  f"the table shows {run['run']}'s {column} as {line.get(column)}, status {run[key]}")
+        shown = mebibytes(line.get("peak of memory", ""))
+        check(shown is not None and abs(shown - run["peak_bytes"] / 2**20) < 0.06, f"the table's peak: {line}, {run['peak_bytes']}")
+        for name, value in run["settings"].items():
+            check(line.get(name) == (value or "–"), f"the table's {name}: {line}, not {value}")
+    check("epochs" in told[0]["settings"], f"the runs differ in epochs: {told[0]['settings']}")
+
+
+def look_with_other_tokens(browser, address):
+    """Who may read: the tab that was given the address, also after a reload, and no other."""
+    origin = address.split("?")[0]
+
+    def notice(page):
+        page.locator("#notice:not([hidden])").wait_for(timeout=10000)
+        return page.locator("#notice").inner_text()
+
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(address)
+    page.locator("#tiles .tile").first.wait_for()
+    page.reload()
+    page.locator("#tiles .tile").first.wait_for()
+    second = context.new_page()
+    second.goto(origin)
+    check("open the address again" in notice(second), f"a second tab without the token: {notice(second)}")
+    second.goto(address)
+    second.locator("#tiles .tile").first.wait_for()
+    wrong = context.new_page()
+    wrong.goto(f"{origin}?token=0123456789")
+    check("open the address again" in notice(wrong), f"a wrong token: {notice(wrong)}")
+    for path in ("api/run?id=exp", "files?id=exp&name=results.png", "events"):
+        check(context.request.get(origin + path).status == 403, f"{path} is answered without the token")
+    check(context.cookies() == [], "a cookie would go to every port of the machine")
+    context.close()
+
+
+def look_at_folder(browser, folder, headroom, lines):
+    """Both runs, served after their end, and compared. `lines` are the terminal's of the run "short"."""
     program = Program(folder, headroom, "page", "runs", "--listen", "127.0.0.1:0")
+    look_with_other_tokens(browser, program.address())
     tab = Tab(browser, program.address())
     tab.page.keyboard.press("Tab")
     check(tab.page.evaluate("document.activeElement.className") == "skip", "the first Tab is not the skip link")
@@ -314,12 +378,14 @@ def look_at_folder(browser, folder, headroom):
     tab.page.locator("#runs-table tbody input").first.uncheck()
     until(lambda: tab.page.locator("#compare-chart .chart-box path.curve").count() == 1, 5, "one curve after a tick is taken away")
     tab.page.locator("#runs-table tbody input").first.check()
-    tab.page.locator("#runs-table button.sort", has_text="step").click()
+    tab.page.locator("#runs-table button.sort", has_text=re.compile("^epoch$")).click()
     order = tab.page.locator("#runs-table tbody button.link").all_inner_texts()
-    check(order == ["short", "exp"], f"sorted by steps the runs are {order}")
+    check(order == ["short", "exp"], f"sorted by epochs the runs are {order}")
     tab.page.locator("#runs-table button.link", has_text="short").click()
     until(lambda: tab.text("#run-name") == "short", 10, "a click on a run's name opens it")
     check("--resume" in tab.text("#resume-command"), "a stopped run names no command to continue it")
+    compare_with_terminal(tab, lines)
+    compare_with_status(tab, folder, headroom)
     tab.page.locator("#copy").click()
     until(lambda: tab.text("#copied") != "", 5, "the copy button answers")
     tab.look("comparison")
@@ -341,7 +407,7 @@ def look_at_report(browser, run):
     if not file.exists():
         check(False, "the run left no report.html")
         return
-    check(file.stat().st_size <= 2 << 20, f"report.html has {file.stat().st_size} bytes")
+    check(file.stat().st_size <= 10_000_000, f"report.html has {file.stat().st_size} bytes")
     tab = Tab(browser, file.as_uri())
     tab.ready()
     compare_with_files(tab, run, "report")
@@ -400,8 +466,8 @@ def main(headroom, shapes):
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
             watch_training(browser, folder, train)
-            interrupt_one(folder, train)
-            look_at_folder(browser, folder, headroom)
+            lines = interrupt_one(folder, train)
+            look_at_folder(browser, folder, headroom, lines)
             look_at_report(browser, folder / "runs/exp")
             look_at_plan(browser, folder, headroom)
             stop_from_page(browser, folder, train)

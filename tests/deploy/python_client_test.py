@@ -171,11 +171,28 @@ def killed(data):
 
 def compared(runs):
     table = headroom_train.compare([runs[0], runs[1].path])
-    assert table.column("steps")[0] == 12 and table.column("state") == ["finished"] * 2
-    assert table[0]["peak_bytes"] > 1 << 20 and table[0]["images_per_second"] > 0
+    assert table.column("run") == [run.path.name for run in runs], table
+    assert table.column("state") == ["finished"] * 2
     assert table[0]["map50"] == runs[0].summary["map50"]
+    assert table[0]["map"] == runs[0].summary["map"]
+    assert table[0]["peak_bytes"] == max(runs[0].summary["peak_bytes"])
+    assert table[0]["seconds"] == runs[0].summary["wall_seconds"]
+    speeds = sorted(step["images_per_second"] for step in runs[0].steps())
+    assert table[0]["images_per_second"] == speeds[len(speeds) // 2]
+    settings = table[0]["settings"]
+    assert settings["hyp.lr0"] == "0.02" and settings["epochs"] == "3", settings
+    assert table[1]["settings"]["hyp.lr0"] == "0.01" and "batch" not in settings, table
     lines = str(table).splitlines()
     assert len(lines) == 3 and lines[0].startswith("run ") and runs[0].path.name in lines[1]
+    assert "hyp.lr0=0.02" in lines[1], lines
+    printed = subprocess.run([PROGRAM, "status", *[run.path for run in runs]], check=True,
+                             stdout=subprocess.PIPE).stdout.decode()
+    assert "hyp.lr0=0.02" in printed.splitlines()[1], printed
+    assert headroom_train.compare([runs[0]])[0]["run"] == runs[0].path.name, "one run is a table, too"
+    everything = headroom_train.compare([runs[0].path.parent])
+    assert len(everything) >= 2 and headroom_train.compare([]) == []
+    with refused(2, "run.yaml"):
+        headroom_train.compare(["my"])
     named = headroom_train.Table([{"run": "<b>&"}])
     assert "&lt;b&gt;&amp;" in named._repr_html_() and "<b>" not in named._repr_html_()
 

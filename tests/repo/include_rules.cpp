@@ -251,8 +251,10 @@ const std::vector<Rule>& rules() {
        rooms({kConfigs,
               plans,
               {"coordinator/service", "deploy/records", "parallel/planner",
-               "proto"}}),
-       {"json", "system", "http"}},
+               "proto",
+               // It makes pictures smaller for a report.
+               "worker/data/codecs"}}),
+       {"images", "json", "system", "http"}},
       // The program `headroom`.
       {"deploy/cli/args",
        rooms({kConfigs, {"parallel/plan", "parallel/planner", "proto"}}),

@@ -1,21 +1,17 @@
 #include "worker/run/run_reports.h"
 
-#include <algorithm>
 #include <cstddef>
+
+#include "parallel/base/median.h"
 
 namespace headroom::run {
 namespace {
 
-// Adds a duration, drops old ones, and returns their median in milliseconds.
-int64_t note_duration(std::vector<double>& durations, double seconds) {
+// Adds a value of the newest step, and drops that of the oldest.
+void note(std::vector<double>& newest, double value) {
   constexpr size_t kRemembered = 21;
-  durations.push_back(seconds);
-  if (durations.size() > kRemembered) durations.erase(durations.begin());
-  std::vector<double> sorted = durations;
-  const auto middle =
-      sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
-  std::nth_element(sorted.begin(), middle, sorted.end());
-  return static_cast<int64_t>(*middle * 1000);
+  newest.push_back(value);
+  if (newest.size() > kRemembered) newest.erase(newest.begin());
 }
 
 bool is_warning(const memory::StepEvent& event,
@@ -66,9 +62,11 @@ void RunReports::commit(const StepRecord& newest) {
   progress_.box = meter.box;
   progress_.obj = meter.obj;
   progress_.cls = meter.cls;
-  progress_.images_per_second = newest.images_per_second;
+  note(speeds_, newest.images_per_second);
+  progress_.images_per_second = median(speeds_);
   progress_.measured_peak_bytes = newest.result.measured_peak_bytes[rank];
-  progress_.median_step_ms = note_duration(durations_, newest.seconds);
+  note(durations_, newest.seconds);
+  progress_.median_step_ms = static_cast<int64_t>(median(durations_) * 1000);
   progress_.predicted_peak_bytes = newest.result.predicted_peak_bytes[rank];
   show_phase(wire::WorkerPhase::kTrain);
   if (rank != 0) return;

@@ -61,7 +61,9 @@ class RunReports {
   RunRecorder& recorder_;
   DeviceBudget& budget_;
   wire::RunProgress progress_;
-  std::vector<double> durations_;  // seconds of the newest steps
+  // Of the newest steps. Their median is shown, because a step that waits for a
+  // checkpoint or an image is slow.
+  std::vector<double> durations_, speeds_;
   std::set<std::string> faults_said_;
   std::set<std::string> exceeded_;  // phases that were already reported
   bool has_peers_ = true;

@@ -13,8 +13,8 @@
 #include "deploy/cli/show/progress_line.h"
 #include "deploy/cli/show/status_table.h"
 #include "deploy/cli/show/text_table.h"
+#include "deploy/records/recent_steps.h"
 #include "deploy/records/run_lines.h"
-#include "deploy/records/run_places.h"
 #include "parallel/base/check.h"
 #include "parallel/base/event_kinds.h"
 #include "parallel/base/run_files.h"
@@ -76,7 +76,11 @@ std::string size_table(const Json& summary) {
             metric(figures, "AP75", "AP75"), metric(figures, "AR100", "AR100"),
             "  of ", figures.value("objects", 0), " objects\n");
   }
-  return text;
+  return text +
+         "          P, R, mAP50 and mAP are YOLOv5's; AP and AR are COCO's: "
+         "small "
+         "is below\n          32 x 32 pixels, large above 96 x 96, and - means "
+         "that there is none\n";
 }
 
 // One line per class that has labels.
@@ -270,7 +274,7 @@ coordinator::RunStatus folder_status(const std::string& run_directory) {
     progress.box = known(folder.step->box);
     progress.obj = known(folder.step->obj);
     progress.cls = known(folder.step->cls);
-    progress.images_per_second = known(folder.step->images_per_second);
+    progress.images_per_second = known(records::median_speed(run_directory));
   }
   for (const records::EventLine& line :
        records::last_events(run_directory, kEvents)) {
@@ -377,9 +381,10 @@ ComparedRun compared(const records::RunPlace& place) {
   return run;
 }
 
-std::vector<ComparedRun> compared_runs(const std::string& folder) {
+std::vector<ComparedRun> compared_runs(
+    const std::vector<records::RunPlace>& places) {
   std::vector<ComparedRun> runs;
-  for (const records::RunPlace& place : records::runs_of(folder)) {
+  for (const records::RunPlace& place : places) {
     runs.push_back(compared(place));
   }
   return runs;
@@ -423,8 +428,8 @@ std::string shown_or_dash(double value, const std::string& text) {
 
 }  // namespace
 
-std::string runs_table(const std::string& folder) {
-  const std::vector<ComparedRun> runs = compared_runs(folder);
+std::string runs_table(const std::vector<records::RunPlace>& places) {
+  const std::vector<ComparedRun> runs = compared_runs(places);
   const auto differing = differing_options(runs);
   std::vector<std::vector<std::string>> rows = {
       {"run", "state", "mAP50", "mAP", "peak", "images/s", "time", "settings"}};
@@ -441,8 +446,8 @@ std::string runs_table(const std::string& folder) {
   return text_table(rows);
 }
 
-std::string runs_json(const std::string& folder) {
-  const std::vector<ComparedRun> runs = compared_runs(folder);
+std::string runs_json(const std::vector<records::RunPlace>& places) {
+  const std::vector<ComparedRun> runs = compared_runs(places);
   const auto differing = differing_options(runs);
   const auto number = [](double value) {
     return std::isnan(value) ? Json() : Json(value);
@@ -452,7 +457,8 @@ std::string runs_json(const std::string& folder) {
     Json settings = Json::object();
     for (const configs::Option* option : differing) {
       if (run.config) {
-        settings[option->key] = configs::value_text(*run.config, *option);
+        settings[configs::table_name(*option)] =
+            configs::value_text(*run.config, *option);
       }
     }
     document.push_back(

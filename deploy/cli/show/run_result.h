@@ -6,10 +6,12 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "configs/run_config.h"
 #include "coordinator/run/run_status.h"
 #include "deploy/cli/process/agent.h"
+#include "deploy/records/run_places.h"
 
 namespace headroom::cli {
 
@@ -30,13 +32,11 @@ std::string resume_hint(const RunExit& end, const std::string& run_directory);
 std::string folder_summary(const std::string& run_directory);
 std::string folder_summary_json(const std::string& run_directory);
 
-// The runs at or below `folder`, newest first, one line each: state, the
-// settings in which the runs differ, the best epoch's mAP, the largest peak of
-// tensor memory, the median speed and the time that the run took. A run whose
-// run.yaml cannot be read has no settings. Throws Error (exit 2) if there is
-// no run.
-std::string runs_table(const std::string& folder);
-std::string runs_json(const std::string& folder);
+// The runs, one line each: state, the settings in which they differ, the best
+// epoch's mAP, the largest peak of tensor memory, the median speed and the time
+// that the run took. A run whose run.yaml cannot be read has no settings.
+std::string runs_table(const std::vector<records::RunPlace>& places);
+std::string runs_json(const std::vector<records::RunPlace>& places);
 
 // The state of a live run, as far as its files contain it: progress, memory of
 // each rank, newest events. The number of steps per epoch is known only after

@@ -15,6 +15,8 @@ def _cell(value: Any) -> str:
         return "-"
     if isinstance(value, float):
         return f"{value:.4g}"
+    if isinstance(value, dict):
+        return " ".join(f"{key}={_cell(part)}" for key, part in value.items()) or "-"
     return str(value)
 
 

@@ -20,17 +20,17 @@ const lines = (...events) => events.map((event) => `${JSON.stringify(event)}\n`)
 // The document of a finished run of six steps and two processes.
 function documentOf(changes = {}) {
   return {id: "exp", directory: "/runs/exp", version: "1.0", stamp: "", live: null, held: false, planned: null,
-    config: {model: "yolov5n", img: 64, batch: 16, epochs: 2, max_steps: 0, memory_limit: 0},
+    config: {batch: 16, epochs: 2, max_steps: 0, memory_limit: 0},
     plan: {layout: {pipeline_parallel_size: 1, data_parallel_size: 2, spatial_parallel_size: 1}, micro_batch_size: 8, zero_stage: 1,
-      predicted_peak_bytes: [2000, 0], reason: ""},
+      predicted_peak_bytes: [9000, 0], predicted_phase_bytes: [{training: 2000}, {training: 0}], reason: ""},
     events: lines(GENERATION, OVER),
     results: "epoch,train/box_loss,metrics/mAP_0.5,metrics/mAP_0.5:0.95\n0,0.11,0.4,0.2\n1,0.1,0.5,0.3\n",
     summary: JSON.stringify({per_class: [{name: "</script><b>", map: 0.3}]}),
-    last_step: JSON.stringify({step: 5, epoch: 1, samples: [], epoch_samples: 48, images_per_second: 100}),
+    last_step: JSON.stringify({step: 5, epoch: 1, samples: [], epoch_samples: 48, images_per_second: 3}), median_speed: 100,
     pictures: [], checkpoints: [6], resume: "headroom train --resume /runs/exp", ...changes};
 }
 const STEPS = {bytes: 1, total: 6, epoch_samples: 48, columns: ["step", "epoch", "images_per_second"], rows: [[4, 1, 90], [5, 1, 100]],
-  memory: [{rank: 0, step: [4, 5], predicted: [null, 2000], measured: [1900, 1800]}, {rank: 1, step: [4, 5], predicted: [1, 1], measured: [null, null]}]};
+  memory: [{rank: 0, step: [4, 5], predicted: [null, 2000], measured: [1900, 1800]}, {rank: 1, step: [4, 5], predicted: [null, null], measured: [null, null]}]};
 const read = (changes, live, steps) => recordOf(parsedOf(documentOf(changes)), live, steps);
 
 test("a finished run is read from its files", () => {
@@ -55,11 +55,15 @@ test("the best epoch is that of the run's own metric", () => {
 test("ranks have their place, their worker and the largest of their steps", () => {
   const [first, second] = read({}, null, STEPS).ranks;
   assert.deepEqual(first, {rank: 0, host: "vm", worker: "vm-1-0", state: "finished", heartbeat_age: null, stage: 0, data: 0, strip: 0,
-    predicted_peak: 2000, measured_peak: 1900, images_per_second: null});
+    predicted_peak: 2000, measured_peak: 1900});
   assert.equal(second.data, 1);
   assert.equal(second.worker, "vm-1-1");
   assert.equal(second.predicted_peak, null);
   assert.equal(second.measured_peak, null);
+  // As in the terminal: what a step needs, not a validation that needs more.
+  assert.equal(read({}, null, null).ranks[0].predicted_peak, 2000, "before the first step");
+  const planned = {verdict: "fits", command: "headroom train"};
+  assert.equal(read({planned}, null, null).ranks[0].predicted_peak, 9000, "a plan is judged by all its phases");
   const layout = {pipeline_parallel_size: 2, data_parallel_size: 2, spatial_parallel_size: 2};
   const last = read({plan: {...documentOf().plan, layout}}).ranks[6];
   assert.deepEqual([last.stage, last.data, last.strip], [1, 1, 0]);
@@ -150,7 +154,7 @@ test("a planned run has its command and no progress", () => {
   assert.equal(run.state, "planned");
   assert.equal(run.reason, "it fits");
   assert.equal(run.command, "headroom train");
-  assert.equal(run.ranks[0].predicted_peak, 2000);
+  assert.equal(run.ranks[0].predicted_peak, 9000);
 });
 
 test("messages of an event stream are taken when they are whole", () => {

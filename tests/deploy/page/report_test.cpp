@@ -2,10 +2,15 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <opencv2/core.hpp>
+#include <opencv2/imgproc.hpp>
+#include <set>
 
 #include "parallel/base/check.h"
 #include "tests/deploy/page/run_directory_fixture.h"
+#include "worker/data/codecs/image_writer.h"
 
 namespace headroom::page {
 namespace {
@@ -75,7 +80,38 @@ TEST(Report, NoTextOfARunEndsTheElementThatHoldsIt) {
   }
 }
 
-TEST(Report, PicturesBeyondTheLimitAreLeftOut) {
+// A square picture of blots, or of noise, which JPEG cannot make small.
+std::string square_jpeg(int side, bool is_noise) {
+  const int blots = is_noise ? side : side / 10;
+  cv::Mat pixels(blots, blots, CV_8UC3);
+  cv::randu(pixels, cv::Scalar::all(0), cv::Scalar::all(256));
+  cv::resize(pixels, pixels, {side, side});
+  return codecs::encode_jpeg(pixels, 95);
+}
+
+TEST(Report, PicturesAboveTheirShareAreMadeSmallerAndNoneIsLeftOut) {
+  const RunDirectory folder;
+  const std::string large = square_jpeg(1200, /*is_noise=*/true);
+  ASSERT_GT(large.size(), 1'300'000u);
+  for (int i = 0; i < 8; ++i) {
+    folder.write("val_batch" + std::to_string(i) + "_labels.jpg", large);
+  }
+  const std::string report = report_text(request_of(folder.path()));
+  EXPECT_LE(report.size(), kMostReportBytes);
+  EXPECT_GT(report.size(), kMostReportBytes / 3)
+      << "they are not needlessly small";
+  const Json data = data_of(report);
+  ASSERT_EQ(data["pictures"].size(), 10u);
+  for (const Json& picture : data["pictures"]) {
+    const std::string name = picture["name"];
+    const bool is_large = name.ends_with("_labels.jpg");
+    EXPECT_EQ(picture.value("smaller", false), is_large) << name;
+    EXPECT_GT(picture["url"].get<std::string>().size(),
+              is_large ? 100'000u : 4u);
+  }
+}
+
+TEST(Report, PicturesThatCannotBeMadeSmallEnoughAreLeftOut) {
   const RunDirectory folder;
   for (int i = 0; i < 5; ++i) {
     folder.write("val_batch" + std::to_string(i) + "_labels.jpg",
@@ -85,8 +121,33 @@ TEST(Report, PicturesBeyondTheLimitAreLeftOut) {
   EXPECT_LE(report.size(), kMostReportBytes);
   const Json data = data_of(report);
   EXPECT_EQ(data["runs"][0]["run"]["pictures"].size(), 7u);
-  EXPECT_LT(data["pictures"].size(), 7u);
-  EXPECT_GE(data["pictures"].size(), 3u);
+  EXPECT_EQ(data["pictures"].size(), 2u) << "the damaged ones are left out";
+}
+
+TEST(Report, OfVeryManyPicturesTheNewestStay) {
+  const RunDirectory folder;
+  const std::string large = square_jpeg(480, /*is_noise=*/false);
+  for (int run = 0; run < 4; ++run) {
+    const std::string name = "run" + std::to_string(run);
+    for (const char* file : {"run.yaml", "plan.json", "steps.jsonl"}) {
+      const auto to = folder.parent() / name / file;
+      std::filesystem::create_directories(to.parent_path());
+      std::filesystem::copy_file(folder.path() / file, to);
+    }
+    for (int i = 0; i < 101; ++i) {
+      folder.write(
+          "../" + name + "/val_batch" + std::to_string(i) + "_pred.jpg", large);
+    }
+  }
+  const std::string report = report_text(request_of(folder.parent()));
+  EXPECT_LE(report.size(), kMostReportBytes);
+  const Json data = data_of(report);
+  EXPECT_GT(data["pictures"].size(), 200u);
+  EXPECT_LT(data["pictures"].size(), 406u);
+  std::set<int> runs;
+  for (const Json& picture : data["pictures"])
+    runs.insert(picture["run"].get<int>());
+  EXPECT_EQ(runs.size(), 5u) << "every run has some";
 }
 
 TEST(Report, ALongRunStaysBelowTheLimit) {

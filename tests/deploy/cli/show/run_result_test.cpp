@@ -266,7 +266,7 @@ TEST(RunsTable, ComparesTheRunsOfAFolderAndNamesTheSettingsThatDiffer) {
              "{\"step\": 1, \"images_per_second\": 20}\n"
              "{\"step\": 2, \"images_per_second\": 21}\n");
   root.write("large/summary.json", R"({"map50": null, "map": null})");
-  const std::string text = runs_table(root.path());
+  const std::string text = runs_table(records::runs_of(root.path()));
   EXPECT_THAT(text,
               HasSubstr("  run     state   mAP50  mAP    peak   images/s  "
                         "time   settings\n"));
@@ -276,7 +276,8 @@ TEST(RunsTable, ComparesTheRunsOfAFolderAndNamesTheSettingsThatDiffer) {
   EXPECT_THAT(text,
               HasSubstr("  large   killed  -      -      -      -         "
                         "-      hyp.lr0=0.02 batch=32\n"));
-  const auto json = nlohmann::json::parse(runs_json(root.path()));
+  const auto json =
+      nlohmann::json::parse(runs_json(records::runs_of(root.path())));
   ASSERT_EQ(json.size(), 3u);
   for (const auto& run : json) {
     if (run["run"] != "small") continue;
@@ -289,7 +290,7 @@ TEST(RunsTable, ARunThatCannotBeReadIsNamedAndTheOthersAreShown) {
   const TemporaryFolder root;
   root.write("good/run.yaml", configs::to_yaml(configs::RunConfig()));
   root.write("bad/run.yaml", "epochs: [\n");
-  const std::string text = runs_table(root.path());
+  const std::string text = runs_table(records::runs_of(root.path()));
   EXPECT_THAT(text, HasSubstr("bad   its run.yaml cannot be read"));
   EXPECT_THAT(text, HasSubstr("good  killed"));
 }
