@@ -77,9 +77,12 @@ class MachinesApart : public ::testing::Test {
     return folder_ / name;
   }
 
+  static std::vector<std::string> training() {
+    return joined(train_fp64("8"), {"--noplots"});
+  }
   std::vector<std::string> words_of_coordinator(
       const std::vector<std::string>& more, int workers) const {
-    std::vector<std::string> words = joined(train_fp64("8"), more);
+    std::vector<std::string> words = joined(training(), more);
     words[1] = "coordinator";
     return joined(
         words, {"--listen", TwoNodes::address(0) + ":29500", "--certs", certs(),
@@ -193,7 +196,7 @@ TEST_F(MachinesApart, ResultsAreOnTheCoordinatorsMachineIfAnAgentIsThere) {
 // Node 1 has a run of its own under the same path, which is kept.
 TEST_F(MachinesApart, RankZeroMovesToAnotherMachineAfterALoss) {
   const ProgramResult earlier = run_program(
-      there(1, joined(train_fp64("8"), {"--max-steps", "9"})), output("own"));
+      there(1, joined(training(), {"--max-steps", "9"})), output("own"));
   ASSERT_EQ(earlier.exit_code, 0) << earlier.err;
   const std::string own = text_of(run_on(1) / "steps.jsonl");
 
