@@ -68,8 +68,8 @@ std::string whole_address(const fs::path& folder, const Picture& picture) {
 
 // The bytes of an entry beside the picture: its name and the JSON around it.
 constexpr size_t kEntryBytes = 400;
-// Pictures with less room show nothing.
-constexpr size_t kLeastShare = 24'000;
+// The room that a picture of many objects needs with a side of 320 pixels.
+constexpr size_t kLeastShare = 48'000;
 
 // The most bytes that each of these sizes may have so that all fit into `room`:
 // what the small ones leave is divided among the others. The largest size_t if
