@@ -147,6 +147,7 @@ struct RunConfig {
   int64_t threads = 0;  // 0 means cores / processes
   int64_t loader_threads = 8;
   int64_t memory_limit = 0;  // bytes; 0 means no limit
+  bool memory_limit_is_machines = false;
   std::string inject;
   int64_t host_memory_limit = 0;  // bytes; 0 means 1 GiB for the loader,
                                   // and the free disk for the offload file

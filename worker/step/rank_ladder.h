@@ -21,12 +21,13 @@ namespace headroom::step {
 
 class RankLadder {
  public:
-  // `host_memory_limit`: most bytes to offload; 0 means no limit. `can_cut`:
-  // micro-batches may become smaller than the plan's. `state`: the ladder's
-  // state in an earlier generation under the same plan.
+  // `host_memory_limit`: most bytes to offload; 0 means no limit.
+  // `may_offload`: layers may be offloaded although the plan does not.
+  // `can_cut`: micro-batches may become smaller than the plan's. `state`: the
+  // ladder's state in an earlier generation under the same plan.
   RankLadder(const plan::Plan& plan, int data_parallel_rank,
              int64_t global_batch_size, const model::LayerGraph& model,
-             int64_t host_memory_limit, bool can_cut,
+             int64_t host_memory_limit, bool may_offload, bool can_cut,
              const memory::LadderState& state);
 
   // --- how a step runs on this rung ---
