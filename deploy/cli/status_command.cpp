@@ -16,8 +16,8 @@
 #include "deploy/cli/show/run_result.h"
 #include "deploy/cli/show/status_page.h"
 #include "deploy/cli/show/status_table.h"
+#include "deploy/records/run_places.h"
 #include "parallel/base/check.h"
-#include "parallel/base/run_files.h"
 #include "parallel/base/terminal.h"
 #include "parallel/base/text.h"
 #include "parallel/base/utf8.h"
@@ -107,12 +107,6 @@ int show_runs(const CommandLine& line) {
   return 0;
 }
 
-bool is_run(const std::string& folder) {
-  std::error_code ignored;
-  return std::filesystem::exists(
-      std::filesystem::path(folder) / run_files::kRun, ignored);
-}
-
 // Prints the status of a folder; --watch follows a live run until it ends.
 int show_folder(const CommandLine& line) {
   const std::string& folder = line.operands.front();
@@ -143,7 +137,8 @@ int status_command(const CommandLine& line) {
                 "name one of them");
   }
   if (!line.operands.empty()) {
-    return is_run(line.operands.front()) ? show_folder(line) : show_runs(line);
+    return records::is_run(line.operands.front()) ? show_folder(line)
+                                                  : show_runs(line);
   }
   if (!line.has("--coordinator")) {
     throw Error("status", "no coordinator is named",
