@@ -148,6 +148,7 @@ struct RunConfig {
   int64_t threads = 0;  // 0 means the cores divided by the processes
   int64_t loader_threads = 8;
   int64_t memory_limit = 0;  // bytes; 0 means no limit
+  bool memory_limit_is_machines = false;
   std::string inject;
   // Bytes. 0 means 1 GiB for the loader, and the free disk for the offload
   // file.

@@ -496,6 +496,11 @@ Options where_it_runs() {
             .range = {0},
             .is_byte_size = true,
             .of_plan = true}),
+      key("memory_limit_is_machines", &C::memory_limit_is_machines,
+          "The run fills in whether memory_limit follows from what the machine "
+          "or the container has. Then no layer is offloaded, because that "
+          "writes a file, unless activations asks for it.",
+          {.of_plan = true}),
       flag("inject", &C::inject, "--inject FAULT", kTrain,
            "Something goes wrong on purpose, for tests: " + faults_text() +
                ". Several are separated by ';'."),

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "parallel/base/log.h"
@@ -39,14 +38,10 @@ void EventFile::add(const std::vector<std::string>& lines) {
 }
 
 void EventFile::add_unwritten(std::vector<std::string> lines) {
-  const std::filesystem::path& path = file_.path();
-  const std::string text =
-      text_of_file(path, kLargestWhole, Links::kFollowed).value_or("");
+  const std::string text = text_or_none(file_.path(), Links::kRefused);
   const size_t end = text.rfind('\n');
   if (!text.empty() && end + 1 != text.size()) {
-    std::error_code ignored;
-    std::filesystem::resize_file(path, end == std::string::npos ? 0 : end + 1,
-                                 ignored);
+    file_.cut_to(end == std::string::npos ? 0 : end + 1);
   }
   if (end != std::string::npos && end > 0) {
     const size_t begin = text.rfind('\n', end - 1) + 1;  // npos + 1 is 0
@@ -71,7 +66,7 @@ void EventFile::write() {
   is_failing_ = !is_written;
   const std::string path = file_.path().string();
   if (is_failing_) {
-    log::warn(path + " cannot be written (" + std::strerror(errno) +
+    log::warn(path + " cannot be written (" + file_fault() +
               "): events are in this log, and there once it can");
   } else {
     log::info(path + " is written again, whole");

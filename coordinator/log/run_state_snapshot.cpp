@@ -154,6 +154,7 @@ void RunStateSnapshot::restore(RunState& state,
     state.config_.device = settled.device;
     state.config_.precision = settled.precision;
     state.config_.memory_limit = settled.memory_limit;
+    state.config_.memory_limit_is_machines = settled.memory_limit_is_machines;
     state.config_.host_memory_limit = settled.host_memory_limit;
   }
   for (const wire::LoggedLeaving& leaving : image.left()) {

@@ -283,8 +283,7 @@ void WriteAheadLog::replace(const std::vector<std::string>& records) {
   chain_ = number_at<uint32_t>(bytes, kHeaderBytes - 4);
   for (const std::string& record : records) bytes += next_record(record);
   const fs::path next = file_.string() + run_files::kNextLogSuffix;
-  const int descriptor = ::open(
-      next.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_APPEND, 0600);
+  const int descriptor = open_anew(next, O_RDWR | O_APPEND, 0600);
   if (descriptor < 0) fail("replacing");
   if (!write_all(descriptor, bytes) || ::fsync(descriptor) != 0 ||
       ::rename(next.c_str(), file_.c_str()) != 0) {

@@ -245,7 +245,7 @@ std::optional<Error> launcher_count_error(const Node& node,
               ? ""
               : " for its " + counted(std::ssize(node.cards), "card"),
           ", and rank 0 expects ", expected_workers / node.launcher_size,
-          " of each of ", node.launcher_size, " agents"),
+          " of each of ", counted(node.launcher_size, "agent")),
       "see that each node has as many cards (nvidia-smi -L), or give "
       "--processes N");
 }

@@ -1,5 +1,6 @@
 #include "coordinator/run/membership.h"
 #include "parallel/base/text.h"
+#include "parallel/base/units.h"
 
 #include <algorithm>
 
@@ -142,10 +143,9 @@ std::optional<std::string> Membership::room_error(const Node& node) const {
   const size_t most =
       open_ ? kMostSlots : static_cast<size_t>(expected_workers_);
   if (members_.size() + node.worker_ids.size() <= most) return std::nullopt;
-  return cat("node ", node.node_id, " offers ", node.worker_ids.size(),
-             " workers, but this run "
-             "has ",
-             most, " and ", members_.size(), " are registered");
+  return cat("node ", node.node_id, " offers ",
+             counted(std::ssize(node.worker_ids), "worker"), ", but ",
+             members_.size(), " of this run's ", most, " are registered");
 }
 
 // Changes nothing unless all checks succeed.
@@ -153,7 +153,7 @@ std::optional<std::string> Membership::replace_gone(Node& known,
                                                     const Node& node) {
   if (known.worker_ids.size() != node.worker_ids.size()) {
     return cat("node ", node.node_id, " is registered already, with ",
-               known.worker_ids.size(), " other workers");
+               counted(std::ssize(known.worker_ids), "other worker"));
   }
   for (size_t slot = 0; slot < known.worker_ids.size(); ++slot) {
     const std::string& successor = node.worker_ids[slot];

@@ -45,8 +45,10 @@ QuorumDecision decide_quorum(TimePoint now, TimePoint since,
   }
   if (!missing.empty()) decision.reason += "; missing: " + list_of(missing);
   if (members.size() < expected) {
+    const size_t missing_agents = expected - members.size();
     decision.reason +=
-        cat("; ", expected - members.size(), " have no agent yet");
+        cat("; ", missing_agents,
+            missing_agents == 1 ? " has no agent yet" : " have no agent yet");
   }
   if (now - since > options.join_timeout) {
     decision.timed_out = true;

@@ -114,7 +114,8 @@ RegroupingDecision decide_regrouping(const RegroupingView& view,
       count(view.ready) + " of " + count(view.wanted) + " workers are there";
   if (view.ready >= view.wanted) return {Kind::kForm, there};
   if (view.coming > 0 && view.elapsed < options.restart_wait) {
-    return {Kind::kWait, there + ", " + count(view.coming) + " are coming"};
+    return {Kind::kWait, there + ", " + count(view.coming) +
+                             (view.coming == 1 ? " is" : " are") + " coming"};
   }
   if (view.ready >= std::max(1, view.min_processes)) {
     return {Kind::kForm, there};

@@ -20,6 +20,7 @@ bool RunState::take_less_host_memory(const Loss& loss) {
   if (!next) return false;
   config_.host_memory_limit = next->host_memory_limit;
   config_.memory_limit = next->memory_limit;
+  config_.memory_limit_is_machines = next->memory_limit_is_machines;
   settled_config_yaml_ = configs::to_yaml(config_);
   cycle_.want(next->plan);
   return true;

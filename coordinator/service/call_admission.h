@@ -72,6 +72,8 @@ class CallAdmission {
   // `token`: required from callers; "" admits every caller.
   explicit CallAdmission(std::string token) : token_(std::move(token)) {}
 
+  // Whether callers need a token.
+  bool has_token() const { return !token_.empty(); }
   Caller caller_of(const grpc::CallbackServerContext& context) const;
   // Refuses a caller without the token.
   Answer admit(const grpc::CallbackServerContext& context) const;

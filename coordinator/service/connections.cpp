@@ -4,6 +4,7 @@
 #include <linux/tcp.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -35,6 +36,14 @@ int64_t bytes_of(const tcp_info& info) {
   return static_cast<int64_t>(info.tcpi_bytes_received);
 }
 
+// The number of a socket; 0 if the descriptor is closed or is none.
+ino_t socket_of(int descriptor) {
+  struct stat status {};
+  const bool is_socket =
+      ::fstat(descriptor, &status) == 0 && S_ISSOCK(status.st_mode);
+  return is_socket ? status.st_ino : 0;
+}
+
 }  // namespace
 
 std::string host_of_peer(std::string_view peer) {
@@ -55,9 +64,6 @@ ConnectionLimits connection_limits(uint64_t max_descriptors,
       limits.connections / 4, std::min(members, limits.connections / 2));
   limits.strangers =
       std::min(std::max(limits.strangers, members), most_strangers);
-  constexpr size_t kMostServed = 128;
-  limits.served_strangers =
-      std::min(std::max(limits.served_strangers, members), kMostServed);
   limits.all_strangers_bytes =
       std::max(limits.all_strangers_bytes,
                kBytesOfMember * static_cast<int64_t>(members));
@@ -88,40 +94,60 @@ std::string Connections::add(TimePoint now, int descriptor,
   }
   const int own = fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
   if (own < 0) return "no descriptor is left";
-  connections_[peer] = {
-      .descriptor = own, .host = host, .since = now, .last_call = now};
+  connections_[peer] = {.descriptor = own,
+                        .host = host,
+                        .since = now,
+                        .served_since = {},
+                        .last_call = now};
   ++num_strangers_;
   ++strangers_of_[host];
   return "";
 }
 
-void Connections::note_call(TimePoint now, const std::string& peer) {
+void Connections::note_call(TimePoint now, const std::string& peer,
+                            bool is_proved) {
   const std::lock_guard lock(mutex_);
   const auto found = connections_.find(peer);
   if (found == connections_.end()) return;
   Connection& connection = found->second;
   connection.last_call = now;
-  if (!connection.is_stranger) return;
+  connection.has_called = true;
+  if (!is_proved || !connection.is_stranger) return;
   connection.is_stranger = false;
   count_stranger_out(connection);
 }
 
-void Connections::note_served(const std::string& peer) {
+bool Connections::may_serve(TimePoint now, const std::string& peer,
+                            int descriptor) {
+  constexpr std::chrono::seconds kTurn{1};
   const std::lock_guard lock(mutex_);
   const auto found = connections_.find(peer);
-  if (found == connections_.end()) return;
-  found->second.is_served = true;
-  size_t served = 0;
+  if (found == connections_.end()) return false;
+  std::erase_if(leaving_, [](const Leaving& leaving) {
+    return socket_of(leaving.served) != leaving.socket;
+  });
+  size_t served = leaving_.size();
   Entry oldest = connections_.end();
   for (Entry entry = connections_.begin(); entry != connections_.end();
        ++entry) {
     const Connection& connection = entry->second;
-    if (!connection.is_stranger || !connection.is_served) continue;
+    if (!connection.is_stranger || connection.served < 0) continue;
     ++served;
-    if (oldest == connections_.end() || connection.since < oldest->second.since)
+    if (oldest == connections_.end() ||
+        connection.served_since < oldest->second.served_since) {
       oldest = entry;
+    }
   }
-  if (served > limits_.served_strangers) end(oldest, "too many connections");
+  if (served < limits_.served_strangers) {
+    found->second.served = descriptor;
+    found->second.served_since = now;
+    return true;
+  }
+  if (oldest != connections_.end() &&
+      now - oldest->second.served_since > kTurn) {
+    end(oldest, "too many connections");
+  }
+  return false;
 }
 
 void Connections::note_refused(const std::string& peer,
@@ -168,6 +194,9 @@ void Connections::count_stranger_out(const Connection& connection) {
 Connections::Entry Connections::forget(Entry entry) {
   const Connection& connection = entry->second;
   if (connection.is_stranger) count_stranger_out(connection);
+  if (connection.is_stranger && connection.served >= 0) {
+    leaving_.push_back({connection.served, socket_of(connection.descriptor)});
+  }
   const auto peer = peers_.find(connection.member);
   if (peer != peers_.end() && peer->second == entry->first) peers_.erase(peer);
   close(connection.descriptor);
@@ -205,9 +234,12 @@ std::map<std::string, int64_t> Connections::sweep(TimePoint now) {
   int64_t strangers_bytes = 0;
   // Returns why a stranger's connection has failed or must be closed now; "" if
   // neither.
-  const auto fault_of = [&](const tcp_info& info, const auto& age) {
+  const auto fault_of = [&](const tcp_info& info,
+                            const Connection& connection) {
+    const auto age = now - connection.since;
     const int64_t bytes = bytes_of(info);
     if (!is_open(info)) {
+      if (connection.has_called) return "";
       // The client had no certificate or no TLS, or closed the connection too
       // early; gRPC does not report which. A port probe, which sends nothing
       // and ends at once, is not a fault.
@@ -219,7 +251,9 @@ std::map<std::string, int64_t> Connections::sweep(TimePoint now) {
         strangers_bytes > limits_.all_strangers_bytes) {
       return "flood";
     }
-    return age > limits_.stranger_time ? "silent connection" : "";
+    return age > limits_.stranger_time && !connection.has_called
+               ? "silent connection"
+               : "";
   };
   for (auto entry = connections_.begin(); entry != connections_.end();) {
     const Connection& connection = entry->second;
@@ -229,9 +263,8 @@ std::map<std::string, int64_t> Connections::sweep(TimePoint now) {
     }
     const auto info = info_of(connection.descriptor);
     const bool is_over = !info || !is_open(*info);
-    const std::string why = connection.is_stranger && info
-                                ? fault_of(*info, now - connection.since)
-                                : "";
+    const std::string why =
+        connection.is_stranger && info ? fault_of(*info, connection) : "";
     count_end(connection, why);
     if (!is_over && why.empty()) {
       ++entry;

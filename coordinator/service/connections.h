@@ -1,11 +1,13 @@
 // Connections: all connections to the coordinator's port, and which of them
 // gRPC may serve. gRPC itself has no limit.
 //
-//   stranger   has made no accepted call yet. Strangers are limited in number,
-//              time and bytes. If there are too many, the oldest stranger of
+//   stranger   has made no accepted call that proves its part in the run.
+//              Strangers are limited in number and bytes, and in time until a
+//              call is accepted. If there are too many, the oldest stranger of
 //              the address with most strangers is closed, which takes time
 //              linear in the number of connections.
-//   admitted   has made an accepted call; not limited here.
+//   admitted   has the run's token, or where there is none, is a member with
+//              workers; not limited here.
 //
 // Keeps a copy of each connection's descriptor. It is needed to close the
 // connection, and to read from the kernel facts that gRPC does not report: how
@@ -16,6 +18,8 @@
 // Threads: any. Errors: none.
 #pragma once
 
+#include <sys/types.h>
+
 #include <chrono>
 #include <cstdint>
 #include <map>
@@ -23,6 +27,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "coordinator/run/clock.h"
 
@@ -36,9 +41,10 @@ inline constexpr std::chrono::milliseconds kHandshakeTime{5000};
 struct ConnectionLimits {
   size_t connections = 16384;
   size_t strangers = 256;
-  // Strangers without TLS that gRPC serves (greeting.h): each can hold
-  // kMostCalls calls open, about 1 MB.
-  size_t served_strangers = 64;
+  // Strangers without TLS that gRPC serves (greeting.h), those included whose
+  // memory it has not freed yet: each can hold kMostCalls calls open, about
+  // 1 MB.
+  size_t served_strangers = 48;
   std::chrono::milliseconds stranger_time = std::chrono::seconds(10);
   int64_t stranger_bytes = 4 << 20;  // the longest message
   int64_t all_strangers_bytes = 32 << 20;
@@ -64,10 +70,11 @@ class Connections {
   // connection. Returns "" if the connection may be served, otherwise why not.
   std::string add(TimePoint now, int descriptor, const std::string& peer);
 
-  // Records that gRPC serves this peer from now on. A peer that has to prove
-  // nothing before (with TLS) is not recorded. If too many strangers are
-  // served, the oldest of them is closed.
-  void note_served(const std::string& peer);
+  // Whether gRPC may serve this peer, with this descriptor, from now on. Not
+  // asked with TLS, where a peer proves itself first. Returns false while too
+  // many strangers are served: one that has had a second is closed, and the
+  // peer waits until gRPC has released it.
+  bool may_serve(TimePoint now, const std::string& peer, int descriptor);
 
   // Records that this peer got its refusal, so that sweep() counts `why` as the
   // reason when the connection ends.
@@ -76,8 +83,9 @@ class Connections {
   // Closes this peer's connection; `why` is counted by sweep().
   void end(const std::string& peer, const std::string& why);
 
-  // Records that a call of this peer was accepted.
-  void note_call(TimePoint now, const std::string& peer);
+  // Records that a call of this peer was accepted. `is_proved`: this peer has
+  // proved its part in the run.
+  void note_call(TimePoint now, const std::string& peer, bool is_proved = true);
 
   // Records that this peer sent a heartbeat or the registration of this worker
   // or node.
@@ -107,10 +115,17 @@ class Connections {
     std::string host;
     std::string member = {};  // the member whose heartbeats arrive here
     bool is_stranger = true;
-    bool is_served = false;   // note_served() was called
+    bool has_called = false;  // a call was accepted
+    int served = -1;          // gRPC's descriptor, after may_serve()
     bool is_refused = false;  // note_refused() was called
     TimePoint since;
+    TimePoint served_since;
     TimePoint last_call;
+  };
+  // A closed connection of a stranger that gRPC may still hold.
+  struct Leaving {
+    int served = -1;
+    ino_t socket = 0;
   };
   using Entry = std::map<std::string, Connection>::iterator;
 
@@ -126,6 +141,7 @@ class Connections {
   mutable std::mutex mutex_;
   // The connection of each peer.
   std::map<std::string, Connection> connections_;
+  std::vector<Leaving> leaving_;
   std::map<std::string, std::string> peers_;    // the peer name of each member
   std::map<std::string, size_t> strangers_of_;  // strangers of each address
   // New connections of each address in the current second.

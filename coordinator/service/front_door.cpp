@@ -99,6 +99,12 @@ std::string peer_of(const sockaddr_storage& name) {
   return cat("ipv6:%5B", text.data(), scope, "%5D:", ntohs(ipv6.sin6_port));
 }
 
+// The connection is readable again when it has `least` bytes.
+void wake_at(int descriptor, size_t least) {
+  const auto bytes = static_cast<int>(least);
+  setsockopt(descriptor, SOL_SOCKET, SO_RCVLOWAT, &bytes, sizeof(bytes));
+}
+
 // Closes the connection with a reset, which leaves no TIME_WAIT.
 void drop(int descriptor) {
   const linger at_once{.l_onoff = 1, .l_linger = 0};
@@ -157,11 +163,12 @@ void FrontDoor::run() {
       waiting.push_back({.fd = listener, .events = POLLIN, .revents = 0});
     }
     for (const Newcomer& newcomer : newcomers_) {
-      waiting.push_back({.fd = newcomer.descriptor,
-                         .events = static_cast<short>(newcomer.is_refused
-                                                          ? POLLRDHUP
+      waiting.push_back(
+          {.fd = newcomer.descriptor,
+           .events = static_cast<short>(
+               newcomer.is_refused || newcomer.is_welcome ? POLLRDHUP
                                                           : POLLIN | POLLRDHUP),
-                         .revents = 0});
+           .revents = 0});
     }
     poll(waiting.data(), waiting.size(), kTickMs);
     std::vector<Newcomer> still;
@@ -169,7 +176,10 @@ void FrontDoor::run() {
       Newcomer& newcomer = newcomers_[i];
       const int news = waiting[listeners_.size() + i].revents;
       const bool has_hung_up = (news & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
-      if (news != 0 && !newcomer.is_refused && !waits_after_look(newcomer)) {
+      if (newcomer.is_welcome) {
+        if (serves(newcomer)) continue;
+      } else if (news != 0 && !newcomer.is_refused &&
+                 !waits_after_look(newcomer)) {
         continue;
       }
       if (has_hung_up) {  // the client will send nothing more
@@ -193,6 +203,16 @@ void FrontDoor::run() {
   }
 }
 
+bool FrontDoor::serves(const Newcomer& newcomer) {
+  if (!connections_.may_serve(clock_.now(), newcomer.peer,
+                              newcomer.descriptor)) {
+    return false;
+  }
+  wake_at(newcomer.descriptor, 1);
+  serve_(newcomer.listener, newcomer.descriptor);
+  return true;
+}
+
 bool FrontDoor::waits_after_look(Newcomer& newcomer) {
   std::array<char, kMostGreeting> bytes;
   // MSG_PEEK leaves the bytes in the socket, because gRPC reads them too.
@@ -201,16 +221,9 @@ bool FrontDoor::waits_after_look(Newcomer& newcomer) {
   if (count < 0 && (errno == EAGAIN || errno == EINTR)) return true;
   const size_t size = count > 0 ? static_cast<size_t>(count) : 0;
   const auto [greeting, stream] = read_greeting({bytes.data(), size}, token_);
-  // Makes the socket readable only when it has at least `least` bytes.
-  const auto wake_at = [&](int least) {
-    setsockopt(newcomer.descriptor, SOL_SOCKET, SO_RCVLOWAT, &least,
-               sizeof(least));
-  };
   if (size > 0 && greeting == Greeting::kWelcome) {
-    wake_at(1);
-    connections_.note_served(newcomer.peer);
-    serve_(newcomer.listener, newcomer.descriptor);
-    return false;
+    newcomer.is_welcome = true;
+    return !serves(newcomer);
   }
   if (size > 0 && greeting == Greeting::kWrongToken) {
     const std::string why = to_string(RefusalKind::kWrongToken);
@@ -222,7 +235,7 @@ bool FrontDoor::waits_after_look(Newcomer& newcomer) {
     return true;
   }
   if (size > 0 && size < bytes.size() && greeting == Greeting::kIncomplete) {
-    wake_at(static_cast<int>(size) + 1);
+    wake_at(newcomer.descriptor, size + 1);
     return true;
   }
   // The client closed the connection without sending a byte. sweep() decides

@@ -62,6 +62,8 @@ class FrontDoor {
     int listener = -1;
     int descriptor = -1;
     std::string peer;
+    // The client has greeted, and is served as soon as gRPC has room for it.
+    bool is_welcome = false;
     // The client was sent a refusal. The connection is closed when the client
     // hangs up; if the client does not, sweep() shuts the connection down.
     bool is_refused = false;
@@ -71,6 +73,8 @@ class FrontDoor {
   // Reads what a newcomer has sent, and serves or drops it if that is enough to
   // decide. Returns true if the newcomer must send more first.
   bool waits_after_look(Newcomer& newcomer);
+  // Gives a welcome newcomer to gRPC; returns false if it must wait.
+  bool serves(const Newcomer& newcomer);
   // Accepts a connection; returns false if no connection could be accepted.
   bool take_one(int listener);
 

@@ -207,7 +207,8 @@ class GrpcServer final : public Server {
     builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS,
                                static_cast<int>(kHandshakeTime.count()));
     builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, 60000);
-    builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, 16 << 10);
+    // A member's headers, with the longest token, have less than half of it.
+    builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, 4 << 10);
     builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMostCalls);
     // gRPC parses all bytes of one read before a connection can be closed, so
     // reads are small.

@@ -198,9 +198,20 @@ Answer CoordinatorService::admit(const CallbackServerContext& context,
   const TimePoint now = clock_.now();
   state_.note_pause(now);
   if (Answer refusal = admission_.admit(context)) return refusal;
-  if (connections_ != nullptr) connections_->note_call(now, caller.peer);
+  if (connections_ != nullptr) {
+    connections_->note_call(now, caller.peer, has_part(caller));
+  }
   if (closed_) return kEnding;
   return std::nullopt;
+}
+
+// Without a token anybody may register a node that has no workers.
+bool CoordinatorService::has_part(const Caller& caller) const {
+  if (admission_.has_token()) return true;
+  const Node* const node =
+      caller.is_proved ? state_.membership().find_node(caller.identity.node_id)
+                       : nullptr;
+  return node != nullptr && !node->worker_ids.empty();
 }
 
 void CoordinatorService::count_refusal(const std::string& peer,
@@ -274,6 +285,9 @@ Answer CoordinatorService::handle(TimePoint now, const Caller& caller,
   if (refusal) return refusal;
   admission_.secrets().remember(node.node_id, caller.identity.secret);
   note_heartbeat(caller, node.node_id);
+  if (connections_ != nullptr && !node.worker_ids.empty()) {
+    connections_->note_call(now, caller.peer);
+  }
   response.set_run_digest(identity_.run_digest);
   response.set_run_config_yaml(identity_.run_config_yaml);
   response.set_run_directory(identity_.run_directory);

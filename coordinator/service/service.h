@@ -133,6 +133,7 @@ class CoordinatorService final : public wire::Coordinator::CallbackService {
   // REQUIRES, for the functions below: the mutex is held.
   Answer admit(const grpc::CallbackServerContext& context,
                const Caller& caller);
+  bool has_part(const Caller& caller) const;
   void count_refusal(const std::string& peer, const Refusal& refusal);
   void note_heartbeat(const Caller& caller, const std::string& member);
   void note_successor_of(TimePoint now, const Node& successor);

@@ -1,7 +1,6 @@
 #include "deploy/cli/launched_again.h"
 
 #include <filesystem>
-#include <fstream>
 #include <sstream>
 
 #include "configs/run_config.h"
@@ -9,6 +8,7 @@
 #include "deploy/cli/args/run_name.h"
 #include "deploy/cli/run_request.h"
 #include "deploy/records/run_lines.h"
+#include "parallel/base/atomic_file.h"
 #include "parallel/base/regular_file.h"
 #include "parallel/base/run_files.h"
 
@@ -38,8 +38,8 @@ bool is_same_job(const LauncherJob& job, const fs::path& run) {
 
 void record_job(const LauncherJob& job, const std::string& run_directory) {
   if (job.launcher->restarts.empty()) return;
-  std::ofstream(fs::path(run_directory) / kJobFile) << job.starter << "\n"
-                                                    << job.run_key << "\n";
+  write_whole_file(fs::path(run_directory) / kJobFile,
+                   job.starter + "\n" + job.run_key + "\n");
 }
 
 std::string go_on_with_earlier_run(const LauncherJob& job, CommandLine& line) {

@@ -92,6 +92,7 @@ void set_limits(const MachineShare& share, int64_t tensors,
       !share.given.contains("memory_limit")) {
     require_room(share, room, for_loaders);
     config.memory_limit = room - for_loaders;
+    config.memory_limit_is_machines = true;
     bounds.bounds_plan = true;
     text = format_bytes(config.memory_limit) + " for its tensors" +
            (text.empty() ? "" : " and " + text);
@@ -154,6 +155,7 @@ bool limit_largest_batch(const MachineShare& share,
   }
   require_room(share, room, config.host_memory_limit);
   config.memory_limit = room - config.host_memory_limit;
+  config.memory_limit_is_machines = true;
   return true;
 }
 

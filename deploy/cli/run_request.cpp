@@ -375,10 +375,11 @@ int workers_per_agent(const configs::RunConfig& config, bool is_resumed,
                       const std::optional<LauncherPlace>& place) {
   if (is_resumed && !processes_given && config.processes > 0) {
     if (config.processes % num_agents != 0) {
-      throw Error("resume",
-                  cat("the run has ", config.processes,
-                      " processes and there are ", num_agents, " agents"),
-                  "give --processes N, the number per agent");
+      throw Error(
+          "resume",
+          cat("the run has ", counted(config.processes, "process"), ", which ",
+              counted(num_agents, "agent"), " cannot share equally"),
+          "give --processes N, the number per agent");
     }
     return static_cast<int>(config.processes) / num_agents;
   }
@@ -516,7 +517,8 @@ RunRequest make_run_request(const CommandLine& line,
                                    request.run_directory);
     }
   }
-  if (line.command == "train" || line.has("--augment-program")) {  // a plan may lack it
+  if (line.command == "train" ||
+      line.has("--augment-program")) {  // a plan may lack it
     configs::take_augment_program(config, line.value_of("--augment-program"));
   }
   if (config.cfg.empty() && config.weights.empty() &&
@@ -549,6 +551,7 @@ RunRequest make_run_request(const CommandLine& line,
   } else {
     automatic = settle_as_here(here, only_plans, request);
   }
+  if (given.contains("memory_limit")) config.memory_limit_is_machines = false;
   const int workers_here = request.workers_per_agent * local_size;
   const MachineShare share{machine, workers_here, request.expected_workers(),
                            kept_keys(config, given, is_resumed)};

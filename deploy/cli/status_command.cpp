@@ -20,7 +20,6 @@
 #include "deploy/records/run_places.h"
 #include "parallel/base/check.h"
 #include "parallel/base/folder_place.h"
-#include "parallel/base/run_files.h"
 #include "parallel/base/terminal.h"
 #include "parallel/base/text.h"
 #include "parallel/base/utf8.h"
@@ -115,12 +114,6 @@ int show_runs(const CommandLine& line) {
   return 0;
 }
 
-bool is_run(const std::string& folder) {
-  std::error_code ignored;
-  return std::filesystem::exists(
-      std::filesystem::path(folder) / run_files::kRun, ignored);
-}
-
 // Prints the status of a folder; --watch follows a live run until it ends.
 int show_folder(const CommandLine& line) {
   const std::string& folder = line.operands.front();
@@ -154,14 +147,14 @@ int status_command(const CommandLine& line) {
     const std::string& folder = line.operands.front();
     if (const auto place = noted_elsewhere(folder)) {
       const std::string path = std::filesystem::absolute(folder).string();
-      if (!is_run(folder)) {
+      if (!records::is_run(folder)) {
         throw Error("status", where_it_is(path, *place),
                     how_to_reach_it(path, *place));
       }
       std::fprintf(stderr, "%s\n", where_it_is(path, *place).c_str());
     }
     const bool is_one =
-        line.operands.size() == 1 && is_run(line.operands.front());
+        line.operands.size() == 1 && records::is_run(line.operands.front());
     return is_one ? show_folder(line) : show_runs(line);
   }
   if (!line.has("--coordinator")) {

@@ -83,7 +83,7 @@ std::string text_member(const Json& object, const char* key) {
 }
 
 std::string file_text(const std::filesystem::path& file) {
-  return text_of_file(file, kLargestWhole, Links::kRefused).value_or("");
+  return text_or_none(file, Links::kRefused);
 }
 
 std::string last_lines(const std::filesystem::path& file, size_t most_bytes) {

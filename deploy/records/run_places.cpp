@@ -16,12 +16,6 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMostRuns = 200;
 
-bool is_run(const fs::path& folder) {
-  std::error_code error;
-  return fs::is_regular_file(
-      fs::symlink_status(folder / run_files::kRun, error));
-}
-
 void find_runs(const fs::path& folder, const std::string& below, int levels,
                std::vector<RunPlace>& places) {
   std::error_code error;
@@ -38,6 +32,12 @@ void find_runs(const fs::path& folder, const std::string& below, int levels,
 }
 
 }  // namespace
+
+bool is_run(const fs::path& folder) {
+  std::error_code error;
+  return fs::is_regular_file(
+      fs::symlink_status(folder / run_files::kRun, error));
+}
 
 std::vector<RunPlace> runs_of(const fs::path& folder) {
   std::error_code error;

@@ -12,6 +12,9 @@ struct RunPlace {
   std::filesystem::path directory;
   bool operator==(const RunPlace&) const = default;
 };
+// Whether the folder is a run's: it has a run.yaml, and that is no link.
+bool is_run(const std::filesystem::path& folder);
+
 // The run directories at or below `folder`, at most two levels deep; the newest
 // 200. Throws Error (exit 2) if there is none.
 std::vector<RunPlace> runs_of(const std::filesystem::path& folder);

@@ -69,22 +69,18 @@ int open_locked(const std::filesystem::path& file, int flags) {
   return -1;
 }
 
-namespace {
-
-// Creates a new file, and replaces an existing one. In the folder of another
-// user the existing file may be a link, so that the bytes would go to a file
-// elsewhere, or a pipe, for which open() would wait forever.
-int open_anew(const std::filesystem::path& path) {
+int open_anew(const std::filesystem::path& path, int flags, mode_t mode) {
   constexpr int kTries = 10;  // tries, if another process creates it each time
   int opened = -1;
   for (int i = 0; i < kTries && opened < 0; ++i) {
-    opened =
-        ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    opened = ::open(path.c_str(), flags | O_CREAT | O_EXCL | O_CLOEXEC, mode);
     if (opened >= 0 || errno != EEXIST) break;
     if (::unlink(path.c_str()) != 0 && errno != ENOENT) break;
   }
   return opened;
 }
+
+namespace {
 
 // Opens a regular file to append to it; makes it if there is none. Returns -1,
 // with the reason in errno, also for a link or a pipe.
@@ -116,7 +112,7 @@ bool write_all(int descriptor, std::string_view bytes) {
 AtomicFile::AtomicFile(std::filesystem::path path)
     : path_(std::move(path)), partial_path_(path_) {
   partial_path_ += kPartialSuffix;
-  descriptor_ = open_anew(partial_path_);
+  descriptor_ = open_anew(partial_path_, O_WRONLY, 0666);
   if (descriptor_ < 0) fail("cannot be created");
 }
 
@@ -208,6 +204,19 @@ std::string file_digest(const std::filesystem::path& path) {
   }
   if (std::ferror(file.get())) fail();
   return digest.hex();
+}
+
+bool LineFile::cut_to(uint64_t size) {
+  const int file = open_to_append(path_);
+  if (file < 0) return false;
+  struct stat status {};
+  const bool is_cut = ::fstat(file, &status) == 0 &&
+                      (static_cast<uint64_t>(status.st_size) <= size ||
+                       ::ftruncate(file, static_cast<off_t>(size)) == 0);
+  const int reason = errno;
+  ::close(file);
+  errno = reason;
+  return is_cut;
 }
 
 bool LineFile::write() {

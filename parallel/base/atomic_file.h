@@ -10,7 +10,10 @@
 // if the disk is full or the folder is missing or read-only.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -39,6 +42,12 @@ bool is_at(int descriptor, const std::filesystem::path& file);
 // locked, opens the file that has its name now. Returns the descriptor, or -1
 // with the reason in errno.
 int open_locked(const std::filesystem::path& file, int flags);
+
+// Creates a new file, and replaces an existing one. In the folder of another
+// user the existing file may be a link, so that the bytes would go to a file
+// elsewhere, or a pipe, for which open() would wait forever. Returns the
+// descriptor, or -1 with the reason in errno.
+int open_anew(const std::filesystem::path& path, int flags, mode_t mode);
 
 inline constexpr const char* kPartialSuffix = ".partial";
 
@@ -84,7 +93,8 @@ std::string file_digest(const std::filesystem::path& path);
 
 // A file that grows by whole lines. If the disk is full, lines are kept in
 // memory and written once there is room, so the file never has half a line or a
-// gap. The kept lines are not bounded. Use it from one thread.
+// gap. The kept lines are not bounded. A symbolic link or a pipe of that name
+// is refused (file_fault() in regular_file.h). Use it from one thread.
 class LineFile {
  public:
   // Each write opens or creates the file, because the file may be moved between
@@ -96,6 +106,9 @@ class LineFile {
   // Appends the lines that are not written yet. Returns false, with the reason
   // in errno, if the file cannot be written now; the lines are kept.
   bool write();
+  // Cuts off all bytes after the first `size`; makes the file if there is none.
+  // Returns false, with the reason in errno, if that fails.
+  bool cut_to(uint64_t size);
 
   const std::filesystem::path& path() const { return path_; }
 

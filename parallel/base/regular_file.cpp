@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <utility>
 
 namespace headroom {
@@ -28,6 +29,13 @@ int open_regular(const std::filesystem::path& path, int flags,
 }
 
 }  // namespace
+
+std::string file_fault() {
+  if (errno == ELOOP)
+    return "it is a symbolic link, which is not followed here";
+  if (errno == ENOTSUP) return "it is no regular file";
+  return std::strerror(errno);
+}
 
 RegularFile::RegularFile(const std::filesystem::path& path, Links links) {
   struct stat status {};
@@ -98,6 +106,10 @@ std::optional<std::string> text_of_file(const std::filesystem::path& path,
     return std::nullopt;
   }
   return file.read(0, most);
+}
+
+std::string text_or_none(const std::filesystem::path& path, Links links) {
+  return text_of_file(path, kLargestWhole, links).value_or("");
 }
 
 std::vector<std::filesystem::path> entries_of(

@@ -22,10 +22,14 @@
 
 namespace headroom {
 
+// The reason in errno after a failure of this file's functions, in words: "it
+// is a symbolic link, which is not followed here".
+std::string file_fault();
+
 // A symbolic link in another user's run folder can point to any file that the
 // reading user may read. The page and the report show a file's text to other
-// people, so they refuse links. The folders above the file may be links in both
-// cases.
+// people, so they refuse links. So does every writer, because its bytes would
+// go to that file. The folders above the file may be links in all cases.
 enum class Links { kFollowed, kRefused };
 
 class RegularFile {
@@ -68,6 +72,11 @@ bool for_each_line(
 // than `most` bytes (EFBIG).
 std::optional<std::string> text_of_file(const std::filesystem::path& path,
                                         uint64_t most, Links links);
+
+// The text of a file of a run; "" if it cannot be read or is above
+// kLargestWhole.
+std::string text_or_none(const std::filesystem::path& path,
+                         Links links = Links::kFollowed);
 
 // The paths in a folder, in any order. `error` says why the list is empty or
 // ends early. Unlike a loop over std::filesystem::directory_iterator it never

@@ -57,15 +57,15 @@ std::optional<std::string> groups_error(const BatchCut& cut) {
     return cat("micro_batch_size ", cut.micro_batch_size,
                " is less than the largest batch-norm group of ", largest,
                " and than a rank's whole share of ", largest_share(cut), " (",
-               cut.global_batch_size, " images / ", cut.data_parallel_size,
-               " ranks)");
+               counted(cut.global_batch_size, "image"), " / ",
+               counted(cut.data_parallel_size, "rank"), ")");
   }
   if (cut.micro_batch_size % cut.groups.size == 0) return std::nullopt;
   return cat("micro_batch_size ", cut.micro_batch_size,
              " is neither a multiple of batch_norm_group_size ",
              cut.groups.size, " nor a rank's whole share of ",
-             largest_share(cut), " (", cut.global_batch_size, " images / ",
-             cut.data_parallel_size, " ranks)");
+             largest_share(cut), " (", counted(cut.global_batch_size, "image"),
+             " / ", counted(cut.data_parallel_size, "rank"), ")");
 }
 
 namespace {

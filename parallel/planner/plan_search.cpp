@@ -306,8 +306,9 @@ class FitSearch {
       return cat(labels.assumed_boxes_per_image,
                  " boxes per image, as assumed");
     }
-    return cat("at most ", predict::most_boxes(labels, micro_batch).boxes,
-               " boxes in a micro-batch, by the data set's labels");
+    return "at most " +
+           counted(predict::most_boxes(labels, micro_batch).boxes, "box") +
+           " in a micro-batch, by the data set's labels";
   }
 
   const RunConfig& config_;

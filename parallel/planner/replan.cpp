@@ -49,6 +49,7 @@ class ReplanSearch {
     request_.micro_batch_size = 0;
     // counts the bytes for reading a checkpoint at the start
     request_.resume = "the checkpoint";
+    may_offload_ = !config.memory_limit_is_machines || plan::offloads(failed);
   }
 
   // The plan to continue with, if these flags of the request may change; no
@@ -106,18 +107,23 @@ class ReplanSearch {
     plan::Plan plan;
     std::string activations;
   };
-  // Also tries offload, which the failed plan may have used.
+  // "auto" may choose to offload; if the run may not, the leanest other
+  // activations are tried too.
   std::optional<Found> with_some_activations(configs::RunConfig trial) {
-    for (const char* activations : {"auto", "offload"}) {
+    for (const char* activations :
+         {"auto", may_offload_ ? "offload" : "recompute"}) {
       trial.activations = activations;
       auto plan = search_.best(trial, world_size_).plan;
-      if (plan) return Found{*std::move(plan), activations};
+      if (plan && (may_offload_ || !plan::offloads(*plan))) {
+        return Found{*std::move(plan), activations};
+      }
     }
     return std::nullopt;
   }
 
   configs::RunConfig request_;
   const int world_size_;
+  bool may_offload_ = true;
   PlanSearch search_;
 };
 
@@ -188,6 +194,10 @@ int64_t leanest_bytes(const configs::RunConfig& config, const plan::Plan& plan,
   for (const plan::ActivationPolicy policy :
        {plan::ActivationPolicy::kLean, plan::ActivationPolicy::kRecompute,
         plan::ActivationPolicy::kOffload}) {
+    if (policy == plan::ActivationPolicy::kOffload &&
+        config.memory_limit_is_machines && !plan::offloads(plan)) {
+      continue;
+    }
     lean.activation_policies.assign(layers.size(), policy);
     least = std::min(least, bytes());
   }
@@ -227,7 +237,8 @@ std::optional<HostReplan> plan_after_host_shortage(
     const configs::RunConfig& config, const plan::Plan& failed,
     const std::vector<layers::LayerCost>& layers) {
   if (layers.empty()) return std::nullopt;
-  HostReplan next{config.host_memory_limit, config.memory_limit, failed, ""};
+  HostReplan next{config.host_memory_limit, config.memory_limit,
+                  config.memory_limit_is_machines, failed, ""};
   const predict::HostMemory loaders =
       predict::host_memory(config, failed, layers, {});
   const int64_t had = loaders.total_bytes();
@@ -243,14 +254,18 @@ std::optional<HostReplan> plan_after_host_shortage(
                                 config.command == "train" &&
                                 !failed.predicted_peak_bytes.empty();
   if (has_tensors_here) {
+    configs::RunConfig bounded = config;
+    bounded.memory_limit_is_machines = true;
     const int64_t tensors = fullest_rank_bytes(failed);
-    const int64_t leanest = leanest_bytes(config, failed, layers);
+    const int64_t leanest = leanest_bytes(bounded, failed, layers);
     for (const int64_t bound : {tensors / 4 * 3, leanest}) {
       if (bound >= tensors) continue;
-      auto plan = ReplanSearch(config, failed, bound, layers).run(false, false);
+      auto plan =
+          ReplanSearch(bounded, failed, bound, layers).run(false, false);
       if (!plan || fullest_rank_bytes(*plan) >= tensors) continue;
       if (next.host_memory_limit > 0 && plan::offloads(*plan)) continue;
       next.memory_limit = bound;
+      next.memory_limit_is_machines = true;
       next.reason +=
           (next.reason.empty() ? "" : ", and ") +
           ("for its tensors " + format_bytes(fullest_rank_bytes(*plan)) +

@@ -67,10 +67,12 @@ Replan plan_after_shortage(const configs::RunConfig& config,
 // memory ran out. The loaders get a quarter of their possible memory, but at
 // least the memory for one batch of each loader. On the CPU, the tensors of the
 // next plan take at most three quarters of the failed plan's bytes, or the
-// fewest bytes that a plan can have.
+// fewest bytes that a plan can have. It offloads only if the failed plan does.
 struct HostReplan {
-  int64_t host_memory_limit = 0;  // for each worker, as in configs::RunConfig
+  // For each worker, as in configs::RunConfig.
+  int64_t host_memory_limit = 0;
   int64_t memory_limit = 0;
+  bool memory_limit_is_machines = false;
   plan::Plan plan;
   // "for its loaders 64 MiB instead of 256 MiB, and for its tensors 71 MiB
   // instead of 95 MiB"

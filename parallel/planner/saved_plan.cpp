@@ -21,7 +21,7 @@ std::string plan_match_error(const configs::RunConfig& config,
                              size_t num_layers) {
   if (plan.layout.world_size() != world_size) {
     return cat(plan::to_string(plan.layout), " is for ",
-               plan.layout.world_size(), " processes, and there are ",
+               counted(plan.layout.world_size(), "process"), ", not for ",
                world_size);
   }
   if (const auto why =

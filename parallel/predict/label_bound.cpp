@@ -217,8 +217,9 @@ std::string bound_text(const LabelBound& labels, int64_t samples) {
   if (bound.kind == BoxBound::Kind::kAssumed) {
     return cat(labels.assumed_boxes_per_image, " boxes per image assumed");
   }
-  return cat("at most ", bound.boxes, " boxes in ", counted(samples, "image"),
-             ", from the labels of ", labels.statistics.num_images(), " images",
+  return cat("at most ", counted(bound.boxes, "box"), " in ",
+             counted(samples, "image"), ", from the labels of ",
+             counted(labels.statistics.num_images(), "image"),
              bound.kind == BoxBound::Kind::kLikely
                  ? " (more in one of 1e9 micro-batches)"
                  : "");

@@ -38,6 +38,7 @@
 #include "configs/layers/layer_cost.h"
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/activations/step_phase.h"
+#include "parallel/base/atomic_file.h"
 #include "parallel/base/check.h"
 #include "parallel/plan/plan.h"
 #include "tests/benchmarks/training_benchmark.h"
@@ -300,8 +301,9 @@ class Benchmark {
                              .dotted = true,
                              .points = {{bytes_ratio(contender), time}}});
     }
-    codecs::write_png(chart::draw_line_chart(chart, {1150, 660}),
-                      request_.plot);
+    write_whole_file(
+        request_.plot,
+        codecs::encode_png_bytes(chart::draw_line_chart(chart, {1150, 660})));
   }
 
   const Request& request_;

@@ -20,6 +20,7 @@
 #include <thread>
 
 #include "configs/layers/model_table.h"
+#include "parallel/base/atomic_file.h"
 #include "parallel/base/binary_record.h"
 #include "parallel/base/checksum.h"
 #include "parallel/base/units.h"
@@ -580,7 +581,7 @@ TEST_F(Slow, ALargePicture_KilledWhileItIsDrawnAndCropped) {
   cv::Mat picture;
   cv::resize(test_picture(280, 280, 3), picture, {kSide, kSide}, 0, 0,
              cv::INTER_NEAREST);
-  codecs::write_png(picture, folder_ / "in/large.png");
+  write_whole_file(folder_ / "in/large.png", codecs::encode_png_bytes(picture));
   picture.release();
   const std::vector<std::string> tiles = {"--tile", "3500", "--tile-overlap",
                                           "0", "--save-crop"};

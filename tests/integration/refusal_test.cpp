@@ -128,7 +128,7 @@ std::vector<Case> cases() {
              "--bn-group", "4"}),
        2,
        {"[plan] micro_batch_size 3", "batch_norm_group_size 4",
-        "8 (8 images / 1 ranks)", "use --micro-batch 4"}},
+        "8 (8 images / 1 rank)", "use --micro-batch 4"}},
       {"DataAxisAboveBatch",
        with({"--layout", "data=5"}),
        2,

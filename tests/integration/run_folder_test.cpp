@@ -3,8 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -129,6 +132,55 @@ TEST(ExistOk, AWorkerLostBeforeTheFirstStepDoesNotReviveTheOlderRun) {
   ASSERT_EQ(lines.size(), 5u);
   EXPECT_EQ(lines.front().at("generation"), 2);
   EXPECT_THAT(text_of(folder / kRun / "run.yaml"), HasSubstr("yolov5s"));
+}
+
+// On a shared machine the results are for those whom the umask lets read them,
+// and what a stranger could use to join the run is for nobody else.
+TEST(SharedMachine, ResultsFollowTheUmaskAndSecretsAreTheUsersOwn) {
+  using std::filesystem::perms;
+  const bool is_root = ::geteuid() == 0;
+  for (const uid_t user : is_root ? std::vector<uid_t>{0, 1000, 65534}
+                                  : std::vector<uid_t>{::geteuid()}) {
+    const unsigned umask = user == 1000 ? 0007 : user == 0 ? 0022 : 0002;
+    SCOPED_TRACE("user " + std::to_string(user));
+    const fs::path folder = fresh_folder();
+    if (is_root) ASSERT_EQ(::chown(folder.c_str(), user, user), 0);
+    std::string words;
+    for (const std::string& word :
+         train_shapes("8", {"--epochs", "500", "--noval"})) {
+      words += " '" + word + "'";
+    }
+    char begin[200];
+    std::snprintf(begin, sizeof begin, "umask %03o; export HOME=%s; exec ",
+                  umask, folder.c_str());
+    const std::string as =
+        user == ::geteuid()
+            ? ""
+            : "setpriv --clear-groups --reuid=" + std::to_string(user) +
+                  " --regid=" + std::to_string(user);
+    Program run({"/bin/sh", "-c", begin + as + words}, folder);
+    ASSERT_TRUE(wait_for_lines(folder / kRun / "steps.jsonl", 4, 60))
+        << text_of(folder / "stderr.txt");
+    const perms secret = perms::owner_read | perms::owner_write;
+    for (const char* file : {"coordinator.log", "coordinator.log.lock"}) {
+      EXPECT_EQ(fs::status(folder / kRun / file).permissions(), secret) << file;
+    }
+    run.signal(SIGINT);
+    EXPECT_EQ(run.join().exit_code, 130);
+    int files = 0;
+    for (const auto& entry :
+         fs::recursive_directory_iterator(folder / "runs")) {
+      const unsigned all = entry.is_directory() ? 0777 : 0666;
+      EXPECT_EQ(static_cast<unsigned>(entry.status().permissions()),
+                all & ~umask)
+          << entry.path();
+      struct stat about {};
+      ASSERT_EQ(::stat(entry.path().c_str(), &about), 0);
+      EXPECT_EQ(about.st_uid, user) << entry.path();
+      ++files;
+    }
+    EXPECT_GT(files, 10);
+  }
 }
 
 // The last line is typed as a user would do it: copied from the screen.

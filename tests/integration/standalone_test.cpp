@@ -203,13 +203,13 @@ TEST(Standalone, RefusesUnsupportedRequests) {
 
   write_plan(folder, {"--max-steps", "1", "--processes", "2"});
   refused({"asked/run.yaml", "--run-directory", "new"},
-          "is for 2 processes, and there are 1");
+          "is for 2 processes, not for 1");
   refused({"asked/run.yaml"}, "--run-directory");
   refused({"asked/run.yaml", "--run-directory", "asked"}, "is there already");
   refused({"asked/run.yaml", "--resume"}, "has no checkpoints");
   fs::remove(folder / "asked/plan.json");
   refused({"asked/run.yaml", "--run-directory", "new"},
-          "run.yaml is for 2 processes, and there are 1");
+          "run.yaml is for 2 processes, not for 1");
   refused({"asked/run.yaml", "--run-directory", "new", "--plan", "none.json"},
           "there is no plan none.json");
 }

@@ -8,6 +8,7 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/text.h"
+#include "parallel/base/units.h"
 
 namespace headroom::anchors {
 namespace {
@@ -263,7 +264,7 @@ layers::AnchorList in_levels(const std::vector<Anchor>& anchors,
 std::string answered_text(double recall, const std::vector<BoxSize>& boxes) {
   const auto tiny = std::count_if(boxes.begin(), boxes.end(), is_tiny);
   return cat(
-      fixed_text(recall, 4), " of ", boxes.size(), " boxes",
+      fixed_text(recall, 4), " of ", counted(std::ssize(boxes), "box"),
       tiny == 0 ? "" : cat(", ", tiny, " of them with a side under 3 px"));
 }
 

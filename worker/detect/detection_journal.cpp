@@ -93,16 +93,29 @@ std::optional<JournalRecord> record_of(std::string_view payload) {
   return record;
 }
 
-// Returns fewer bytes only at the end of the file.
-std::string bytes_at(int descriptor, int64_t offset, size_t size) {
+// An open journal; its name is for messages.
+struct OpenFile {
+  int descriptor = -1;
+  const fs::path& name;
+};
+
+// Returns fewer bytes only at the end of the file. Throws Error if reading
+// fails: findings that cannot be read now must not be cut off.
+std::string bytes_at(const OpenFile& file, int64_t offset, size_t size) {
   std::string bytes(size, '\0');
   size_t have = 0;
   while (have < size) {
     const ssize_t count =
-        ::pread(descriptor, bytes.data() + have, size - have,
+        ::pread(file.descriptor, bytes.data() + have, size - have,
                 static_cast<off_t>(offset + static_cast<int64_t>(have)));
     if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) break;
+    if (count < 0) {
+      throw Error(
+          "detect",
+          file.name.string() + " cannot be read (" + std::strerror(errno) + ")",
+          "check its disk: the findings in it are kept", ExitCode::kResource);
+    }
+    if (count == 0) break;
     have += static_cast<size_t>(count);
   }
   bytes.resize(have);
@@ -111,15 +124,15 @@ std::string bytes_at(int descriptor, int64_t offset, size_t size) {
 
 // Reads `size` bytes; nullopt if their CRC, continued from `before`, is not
 // `crc`.
-std::optional<std::string> checked_bytes(int descriptor, int64_t offset,
+std::optional<std::string> checked_bytes(const OpenFile& file, int64_t offset,
                                          uint32_t size, uint32_t before,
                                          uint32_t crc) {
   struct stat about {};
-  if (size == 0 || size > kMostBytes || ::fstat(descriptor, &about) != 0 ||
+  if (size == 0 || size > kMostBytes || ::fstat(file.descriptor, &about) != 0 ||
       offset + size > about.st_size) {
     return std::nullopt;
   }
-  std::string bytes = bytes_at(descriptor, offset, size);
+  std::string bytes = bytes_at(file, offset, size);
   if (bytes.size() != size || crc32c(bytes, before) != crc) return std::nullopt;
   return bytes;
 }
@@ -129,15 +142,15 @@ struct Header {
   uint32_t crc = 0;
   int64_t end = 0;
 };
-std::optional<Header> read_header(int descriptor) {
-  const std::string head = bytes_at(descriptor, 0, kHeaderBytes);
+std::optional<Header> read_header(const OpenFile& file) {
+  const std::string head = bytes_at(file, 0, kHeaderBytes);
   if (head.size() < kHeaderBytes || !head.starts_with(kMagic) ||
       number_at<uint32_t>(head, 8) != kVersion) {
     return std::nullopt;
   }
   const auto size = number_at<uint32_t>(head, 12);
   const auto crc = number_at<uint32_t>(head, 16);
-  const auto text = checked_bytes(descriptor, kHeaderBytes, size, 0, crc);
+  const auto text = checked_bytes(file, kHeaderBytes, size, 0, crc);
   if (!text) return std::nullopt;
   return Header{*text, crc, static_cast<int64_t>(kHeaderBytes) + size};
 }
@@ -151,8 +164,8 @@ bool take_text(const Json& json, const char* name, std::string& text) {
 }
 
 // Returns false if the header cannot be read.
-bool read_subject(int descriptor, UnfinishedRun& run) {
-  const auto header = read_header(descriptor);
+bool read_subject(const OpenFile& file, UnfinishedRun& run) {
+  const auto header = read_header(file);
   if (!header) return false;
   const Json json = Json::parse(header->text, nullptr, false);
   JournalSubject& subject = run.subject;
@@ -215,7 +228,12 @@ void add_unfinished(const fs::path& folder, std::vector<UnfinishedRun>& runs) {
   if (descriptor < 0) return;
   const bool is_held = is_held_elsewhere(descriptor);
   if (is_held) run.state = UnfinishedRun::State::kHeld;
-  if (!read_subject(descriptor, run)) {
+  bool is_read = false;
+  try {
+    is_read = read_subject({descriptor, run.journal}, run);
+  } catch (const Error&) {  // the journal is left aside
+  }
+  if (!is_read) {
     // Another process holds the lock and may still be writing the header.
     if (!is_held) run.state = UnfinishedRun::State::kDamaged;
     run.digest.clear();
@@ -338,10 +356,9 @@ std::unique_ptr<DetectionJournal> DetectionJournal::go_on(
   auto journal = open(file, 0);
   if (!journal) return nullptr;
   UnfinishedRun now{.journal = file, .digest = {}, .subject = {}};
-  if (!read_subject(journal->descriptor_, now) || now.digest != digest) {
-    return nullptr;
-  }
-  const auto header = read_header(journal->descriptor_);
+  const OpenFile opened{journal->descriptor_, file};
+  if (!read_subject(opened, now) || now.digest != digest) return nullptr;
+  const auto header = read_header(opened);
   journal->end_ = header->end;
   journal->chain_ = header->crc;
   journal->read_next();
@@ -357,13 +374,13 @@ DetectionJournal::~DetectionJournal() {
 
 void DetectionJournal::read_next() {
   next_.reset();
-  const std::string frame = bytes_at(descriptor_, end_, kFrameBytes);
+  const OpenFile opened{descriptor_, file_};
+  const std::string frame = bytes_at(opened, end_, kFrameBytes);
   if (frame.size() < kFrameBytes) return;
   const auto size = number_at<uint32_t>(frame, 0);
   next_chain_ = number_at<uint32_t>(frame, 4);
   const int64_t begin = end_ + static_cast<int64_t>(kFrameBytes);
-  const auto payload =
-      checked_bytes(descriptor_, begin, size, chain_, next_chain_);
+  const auto payload = checked_bytes(opened, begin, size, chain_, next_chain_);
   if (!payload) return;
   next_ = record_of(*payload);
   next_end_ = begin + size;

@@ -17,8 +17,8 @@
 // A run always does its work in the same order, and records are read in that
 // order: only one record is in memory.
 //
-// Errors: Error (exit 5) if the file cannot be written; (exit 2) if another
-// process writes it.
+// Errors: Error (exit 5) if the file cannot be written or read; (exit 2) if
+// another process writes it.
 #pragma once
 
 #include <chrono>

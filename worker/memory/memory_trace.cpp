@@ -3,14 +3,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
-#include <fstream>
 #include <limits>
 #include <numeric>
 #include <utility>
 
 #include <ATen/ops/from_blob.h>
 
+#include "parallel/base/atomic_file.h"
 #include "parallel/base/check.h"
 #include "parallel/base/regular_file.h"
 #include "parallel/base/text.h"
@@ -184,14 +183,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-void write_text(const fs::path& file, const std::string& text) {
-  errno = 0;
-  std::ofstream out(file, std::ios::binary | std::ios::trunc);
-  out << text;
-  out.close();
-  if (!out) {
-    throw Error("memory_trace",
-                "cannot write " + file.string() + ": " + std::strerror(errno),
+void write_file(const fs::path& file, const std::string& bytes) {
+  try {
+    write_whole_file(file, bytes);
+  } catch (const Error& error) {
+    throw Error("memory_trace", error.text(),
                 "name a file in a folder that is there and has room: "
                 "--memory-trace FILE");
   }
@@ -232,12 +228,19 @@ namespace {
 // Throws if writing a trace would replace a file that is not a trace.
 void require_replaceable(const fs::path& file, const fs::path& picture) {
   const std::string begin = kBegin;
-  const RegularFile old(file, Links::kFollowed);
-  if (old.is_open() && old.read(0, begin.size()) == begin) return;
+  const auto is_trace = [&] {
+    return RegularFile(file, Links::kRefused).read(0, begin.size()) == begin;
+  };
   for (const fs::path& path : {file, picture}) {
-    if (RegularFile(path, Links::kFollowed).size() == 0) continue;
-    throw Error("memory_trace",
-                path.string() + " is there, and is no memory trace",
+    const RegularFile old(path, Links::kRefused);
+    const bool is_there = old.is_open() || errno != ENOENT;
+    if (!is_there || (old.is_open() && (old.size() == 0 || is_trace()))) {
+      continue;
+    }
+    const std::string fault = old.is_open()
+                                  ? "is there, and is no memory trace"
+                                  : "cannot be replaced (" + file_fault() + ")";
+    throw Error("memory_trace", path.string() + " " + fault,
                 "move it away, or name another file: --memory-trace FILE");
   }
 }
@@ -255,8 +258,8 @@ MemoryTracer::MemoryTracer(fs::path file, int64_t num_steps, int rank,
   require_replaceable(file_, picture_);
   // Write the beginning of a trace now, so that the file of a killed run is
   // recognised as a trace.
-  write_text(file_, kBegin);
-  write_text(picture_, "");
+  write_file(file_, kBegin);
+  write_file(picture_, "");
 }
 
 MemoryTracer::~MemoryTracer() { pause(); }
@@ -287,8 +290,9 @@ void MemoryTracer::write(collectives::Communicator& world) {
   for (int rank = 1; rank < world.size(); ++rank) {
     ranks.push_back(receive_record(world, rank));
   }
-  write_text(file_, to_chrome_trace(ranks));
-  codecs::write_png(chart::draw_area_chart(to_chart(ranks)), picture_);
+  write_file(file_, to_chrome_trace(ranks));
+  write_file(picture_,
+             codecs::encode_png_bytes(chart::draw_area_chart(to_chart(ranks))));
   const activations::CategoryBytes peaks = memory_.peak_by_category();
   summary_ = file_.string() + " and " + picture_.string() +
              " are written; peaks of rank 0:";

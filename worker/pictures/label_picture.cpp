@@ -198,10 +198,10 @@ void draw_correlogram(cv::Mat& picture, cv::Rect place,
 
 cv::Mat draw_labels(const labels::Dataset& dataset) {
   cv::Mat picture(kHead + 4 * kPanel, 2 * kPanel, CV_8UC3, chart::kPaper);
-  chart::draw_text(
-      picture,
-      cat(dataset.num_labels(), " boxes in ", dataset.size(), " images"),
-      {12, 26}, 0.6);
+  chart::draw_text(picture,
+                   counted(dataset.num_labels(), "box") + " in " +
+                       counted(dataset.size(), "image"),
+                   {12, 26}, 0.6);
   const auto panel = [](int column, int row) {
     return cv::Rect(column * kPanel, kHead + row * kPanel, kPanel, kPanel);
   };

@@ -154,8 +154,7 @@ std::vector<std::string> cells_of(const std::string& line) {
 }
 
 Table read_table(const std::filesystem::path& csv) {
-  std::istringstream file(
-      text_of_file(csv, kLargestWhole, Links::kFollowed).value_or(""));
+  std::istringstream file(text_or_none(csv));
   Table table;
   std::string line;
   if (!std::getline(file, line)) return table;

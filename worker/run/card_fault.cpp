@@ -7,6 +7,7 @@
 #include "parallel/base/log.h"
 #include "parallel/base/peer_wait.h"
 #include "parallel/base/text.h"
+#include "parallel/base/units.h"
 #include "worker/run/training_run.h"
 
 namespace headroom::run {
@@ -39,10 +40,10 @@ int usable_card(const devices::DeviceApi& api, int index,
     index = found;
   }
   if (index >= count) {
-    throw CardUnusable(
-        {.kind = CardFault::Kind::kGone,
-         .card = {record.uuid, "", ""},
-         .words = cat("the driver lists ", count, " cards, and not this one")});
+    throw CardUnusable({.kind = CardFault::Kind::kGone,
+                        .card = {record.uuid, "", ""},
+                        .words = "the driver lists " + counted(count, "card") +
+                                 ", and not this one"});
   }
   const Card card = card_of(api.describe(index));
   if (std::ranges::find(record.left_out, card.uuid) != record.left_out.end()) {

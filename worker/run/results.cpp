@@ -4,7 +4,6 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <ctime>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -62,12 +61,13 @@ double now() { return static_cast<double>(std::time(nullptr)); }
 // not rewritten, because the disk may be full.
 void cut_rows(const fs::path& csv, int64_t first_epoch) {
   std::optional<std::string> read =
-      text_of_file(csv, kLargestWhole, Links::kFollowed);
+      text_of_file(csv, kLargestWhole, Links::kRefused);
   if (!read && errno != ENOENT) {
     throw Error("run",
-                cat("cannot read ", csv.string(), " (", std::strerror(errno),
+                cat("cannot read ", csv.string(), " (", file_fault(),
                     "): its rows would be lost"),
-                "check its disk and its permissions", ExitCode::kResource);
+                "check its disk and its permissions, or move it away",
+                ExitCode::kResource);
   }
   const std::string all = read.value_or("");
   std::istringstream rows(all);
@@ -277,8 +277,8 @@ void Results::write(const EpochRecord& record) {
 void Results::write_waiting() {
   if (csv_.write()) return;
   throw Error("run",
-              cat("cannot write ", csv_.path().string(), " (",
-                  std::strerror(errno), "): its rows wait in memory"),
+              cat("cannot write ", csv_.path().string(), " (", file_fault(),
+                  "): its rows wait in memory"),
               "free some space there", ExitCode::kResource);
 }
 
@@ -338,9 +338,7 @@ std::string to_json(const RunSummary& summary) {
 
 RunSummary read_summary(const fs::path& path) {
   RunSummary summary;
-  Json json = Json::parse(
-      text_of_file(path, kLargestWhole, Links::kFollowed).value_or(""), nullptr,
-      false);
+  Json json = Json::parse(text_or_none(path), nullptr, false);
   if (!json.is_object()) return summary;
   summary.best_epoch = json.value("best_epoch", int64_t{-1});
   summary.wall_seconds = json.value("wall_seconds", 0.0);

@@ -152,9 +152,7 @@ void RunDirectory::record_files() const {
 void RunDirectory::remove_older_run() const {
   std::error_code error;
   std::set<std::string> recorded;
-  std::istringstream record(text_of_file(root_ / run_files::kFileRecord,
-                                         kLargestWhole, Links::kFollowed)
-                                .value_or(""));
+  std::istringstream record(text_or_none(root_ / run_files::kFileRecord));
   for (std::string name; std::getline(record, name);) recorded.insert(name);
   for (const std::string& name : replaced_files()) {
     if (recorded.contains(name)) {

@@ -4,7 +4,6 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <system_error>
@@ -39,9 +38,10 @@ double steady_seconds() {
 
 // Bytes of the leading lines with steps below `first_step`. The incomplete last
 // line of a killed run does not count.
-uintmax_t bytes_to_keep(const std::filesystem::path& path, int64_t first_step) {
-  const RegularFile file(path, Links::kFollowed);
-  uintmax_t keep = 0;
+uint64_t bytes_to_keep(const std::filesystem::path& path, int64_t first_step) {
+  const RegularFile file(path, Links::kRefused);
+  uint64_t keep = 0;
+  if (!file.is_open() && errno == ENOENT) return keep;
   const auto take = [&](std::string_view line, bool is_whole) {
     const auto record = nlohmann::json::parse(line, nullptr, false);
     if (!is_whole || !record.is_object() ||
@@ -54,8 +54,10 @@ uintmax_t bytes_to_keep(const std::filesystem::path& path, int64_t first_step) {
   };
   // Lines that cannot be read must not be cut off, so refuse the file.
   if (!file.is_open() || !for_each_line(file, take)) {
-    throw Error("run", "cannot read " + path.string(),
-                "check its disk and its permissions", ExitCode::kResource);
+    throw Error("run",
+                "cannot read " + path.string() + " (" + file_fault() + ")",
+                "check its disk and its permissions, or move it away",
+                ExitCode::kResource);
   }
   return keep;
 }
@@ -65,14 +67,11 @@ uintmax_t bytes_to_keep(const std::filesystem::path& path, int64_t first_step) {
 StepLog::StepLog(const std::filesystem::path& file, int64_t first_step,
                  const std::string& newest_line)
     : file_(file) {
-  std::error_code error;
   // If `newest_line` is given, it replaces the line of step `first_step` - 1.
   const int64_t first_cut = newest_line.empty() ? first_step : first_step - 1;
-  if (std::filesystem::exists(file, error)) {
-    std::filesystem::resize_file(file, bytes_to_keep(file, first_cut), error);
-  }
-  if (error || !std::ofstream(file, std::ios::app)) {
-    throw Error("run", "cannot write " + file.string(),
+  if (!file_.cut_to(bytes_to_keep(file, first_cut))) {
+    throw Error("run",
+                "cannot write " + file.string() + " (" + file_fault() + ")",
                 "choose a writable folder with --project DIR");
   }
   if (!newest_line.empty()) write(newest_line);
@@ -142,8 +141,7 @@ namespace {
 std::optional<plan::NetworkRates> recorded_network(
     const std::filesystem::path& folder) {
   const std::filesystem::path file = folder / run_files::kPlan;
-  const std::string text =
-      text_of_file(file, kLargestWhole, Links::kFollowed).value_or("");
+  const std::string text = text_or_none(file);
   if (text.empty()) return std::nullopt;
   try {
     return plan::network_from_json(text, file.string());
@@ -539,9 +537,9 @@ void RunRecorder::record_checkpoint(
       checkpoint::newest_checkpoint(directory_.checkpoints());
   run_.report(
       EventKind::kCheckpoint, outcome.step,
-      cat("the checkpoint after ", outcome.step,
-          " steps is not written: ", outcome.failure, "; training goes on, ",
-          newest > 0 ? cat("the newest is that after ", newest, " steps")
+      cat("the checkpoint after ", counted(outcome.step, "step"),
+          " is not written: ", outcome.failure, "; training goes on, ",
+          newest > 0 ? "the newest is that after " + counted(newest, "step")
                      : "there is none yet"),
       /*warning=*/true);
 }

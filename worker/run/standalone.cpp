@@ -148,10 +148,10 @@ void settle_value_range(configs::RunConfig& config) {
 // Makes the plan that `headroom plan` would make for one process.
 plan::Plan make_plan(configs::RunConfig& config) {
   if (config.processes > 1) {
-    throw refusal(cat("run.yaml is for ", config.processes,
-                      " processes, and there are 1"),
-                  "write processes: 1 into it; several processes need headroom "
-                  "train");
+    throw refusal(
+        cat("run.yaml is for ", config.processes, " processes, not for 1"),
+        "write processes: 1 into it; several processes need headroom "
+        "train");
   }
   if (config.label_counts.empty() && config.memory_limit > 0 &&
       !config.synthetic_input) {

@@ -65,8 +65,8 @@ std::optional<StartingPoint> restore_newest(
     if (const auto restored = checkpoint::restore_state(held, state, saved)) {
       if (assignment.rank == 0) {
         run.report(EventKind::kResume, committed,
-                   cat("goes on after ", committed,
-                       " steps, from the workers' memory"));
+                   "goes on after " + counted(committed, "step") +
+                       ", from the workers' memory");
       }
       return StartingPoint{false, saved, restored->newest_line};
     }

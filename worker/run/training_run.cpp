@@ -178,6 +178,7 @@ void TrainingRun::Implementation::make_trainer() {
           .skip_non_finite = context.config.skip_non_finite,
           .faults = &context.faults,
           .host_memory_limit = context.config.host_memory_limit,
+          .may_offload = !context.config.memory_limit_is_machines,
           .assign = step::loader_options(context.config, state->model()).assign,
           .memory = context.memory,
           .teacher = teacher.get(),

@@ -10,6 +10,7 @@
 #include "parallel/base/check.h"
 #include "parallel/base/text.h"
 #include "parallel/collectives/gather.h"
+#include "parallel/plan/plan_parts.h"
 #include "worker/model/replay_log.h"
 
 namespace headroom::step {
@@ -228,7 +229,7 @@ const std::vector<LeanerPolicy>& leaner_policies() {
 }  // namespace
 
 ActivationRungs activation_rungs(const plan::Plan& plan, int64_t num_layers,
-                                 int64_t host_memory_limit) {
+                                 int64_t host_memory_limit, bool may_offload) {
   ActivationRunner::Options options;
   options.policies = plan.activation_policies;
   if (options.policies.empty()) {
@@ -253,6 +254,13 @@ ActivationRungs activation_rungs(const plan::Plan& plan, int64_t num_layers,
   rungs.names.push_back("the plan's policies");
   rungs.policies.push_back(options.policies);
   for (const LeanerPolicy& leaner : leaner_policies()) {
+    if (leaner.to == plan::ActivationPolicy::kOffload && !may_offload &&
+        !plan::offloads(plan)) {
+      rungs.skipped.emplace_back(
+          "offload is skipped: the limit is the machine's, and --activations "
+          "offload is not given");
+      continue;
+    }
     bool changes = false;
     for (plan::ActivationPolicy& policy : options.policies) {
       if (std::ranges::find(leaner.from, policy) == leaner.from.end()) continue;

@@ -97,9 +97,10 @@ struct ActivationRungs {
   std::vector<std::string> skipped;
 };
 
-// `host_memory_limit`: most bytes to offload; 0 means no limit.
+// `host_memory_limit`: most bytes to offload; 0 means no limit. `may_offload`:
+// whether layers may be offloaded although the plan does not.
 ActivationRungs activation_rungs(const plan::Plan& plan, int64_t num_layers,
-                                 int64_t host_memory_limit);
+                                 int64_t host_memory_limit, bool may_offload);
 
 // Collective work of the ranks before the first step. Both functions throw
 // CommunicationError.

@@ -27,14 +27,15 @@ memory::LadderRungs ladder_rungs(const ActivationRungs& policies,
 RankLadder::RankLadder(const plan::Plan& plan, int data_parallel_rank,
                        int64_t global_batch_size,
                        const model::LayerGraph& model,
-                       int64_t host_memory_limit, bool can_cut,
-                       const memory::LadderState& state)
+                       int64_t host_memory_limit, bool may_offload,
+                       bool can_cut, const memory::LadderState& state)
     : plan_(plan),
       data_parallel_rank_(data_parallel_rank),
       cut_{global_batch_size, plan.layout.data_parallel_size,
            plan.micro_batch_size, plan.batch_norm_rule()},
       stride_(model.max_stride()),
-      rungs_(activation_rungs(plan, model.num_layers(), host_memory_limit)),
+      rungs_(activation_rungs(plan, model.num_layers(), host_memory_limit,
+                              may_offload)),
       all_(ladder_rungs(rungs_, cut_, can_cut)),
       state_(state) {}
 

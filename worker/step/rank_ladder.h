@@ -21,13 +21,13 @@ namespace headroom::step {
 
 class RankLadder {
  public:
-  // The ladder holds the steps that a rank takes after it ran out of memory.
-  // `host_memory_limit`: most bytes to offload; 0 means no limit. `can_cut`:
-  // micro-batches may become smaller than the plan's. `state`: the steps taken
-  // before the workers connected again, under the same plan.
+  // `host_memory_limit`: most bytes to offload; 0 means no limit.
+  // `may_offload`: layers may be offloaded although the plan does not offload
+  // them. `can_cut`: micro-batches may become smaller than the plan's. `state`:
+  // the steps taken before the workers connected again, under the same plan.
   RankLadder(const plan::Plan& plan, int data_parallel_rank,
              int64_t global_batch_size, const model::LayerGraph& model,
-             int64_t host_memory_limit, bool can_cut,
+             int64_t host_memory_limit, bool may_offload, bool can_cut,
              const memory::LadderState& state);
 
   // --- how a step runs on this rung ---

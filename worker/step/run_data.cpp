@@ -13,6 +13,7 @@
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/base/check.h"
 #include "parallel/base/text.h"
+#include "parallel/base/units.h"
 #include "parallel/predict/memory_request.h"
 #include "worker/data/codecs/image.h"
 #include "worker/data/labels/index_cache.h"
@@ -113,7 +114,7 @@ void check_outlines(const configs::RunConfig& config,
   if (!config.random_crop || !pastes_objects(config) || polygons == 0) return;
   throw Error("config",
               cat("--random-crop cuts boxes, but not the outlines of ",
-                  polygons, " labels that hyp.copy_paste ",
+                  counted(polygons, "label"), " that hyp.copy_paste ",
                   yaml::exact_text(config.hyp.copy_paste), " needs"),
               "add --set hyp.copy_paste=0");
 }
@@ -199,8 +200,9 @@ std::string note_on_fraction(const configs::RunConfig& config,
                              const RunData& inputs) {
   if (config.fraction == 1 || !inputs.training) return "";
   return cat("--fraction ", yaml::exact_text(config.fraction), " trains on ",
-             inputs.training->size(), " of ", inputs.training_images,
-             " images, chosen by --seed ", config.seed);
+             inputs.training->size(), " of ",
+             counted(inputs.training_images, "image"), ", chosen by --seed ",
+             config.seed);
 }
 
 std::string note_on_class_weights(const configs::RunConfig& config,

@@ -42,6 +42,7 @@ struct StepOptions {
   bool skip_non_finite = false;
   FaultInjection* faults = nullptr;  // borrowed; may be null
   int64_t host_memory_limit = 0;     // most bytes to offload; 0 means no limit
+  bool may_offload = true;           // although the plan does not
   // Assigns targets to micro-batches that are smaller than the plan's. If it
   // is not set, micro-batches are never made smaller.
   loader::AssignTargets assign = {};

@@ -21,7 +21,7 @@ Trainer::Trainer(Options options, TrainingState& state, collectives::Mesh& mesh)
       mesh_(mesh),
       ladder_(options_.plan, mesh.here.data_parallel_rank,
               options_.schedule.global_batch_size, state.model(),
-              options_.host_memory_limit,
+              options_.host_memory_limit, options_.may_offload,
               /*can_cut=*/options_.assign != nullptr, options_.ladder),
       context_(options_.plan, options_.schedule.global_batch_size,
                state.model().max_stride(), mesh, /*runner=*/nullptr),

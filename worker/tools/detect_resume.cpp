@@ -157,7 +157,8 @@ void ResumableDetection::go_on_with(
   for (const detect::UnfinishedRun& run : runs) {
     if (run.state == RunState::kDamaged) {
       say(run.journal.string() +
-          " is damaged, or of another version, and is left aside");
+          " cannot be read, is damaged or of another version, and is left "
+          "aside");
       continue;
     }
     const fs::path results = run.journal.parent_path();

@@ -294,12 +294,13 @@ bool Reader::next(uint8_t* rgb) {
 
 std::string Reader::fault() const {
   if (!failure_.empty()) {
-    return cat("after ", pictures_, " pictures ", failure_);
+    return cat("after ", counted(pictures_, "picture"), " ", failure_);
   }
   const int64_t passed = pictures_ * options_.stride;
   const std::string read =
-      passed < stated_ ? cat(passed, " of ", format_.pictures, " pictures")
-                       : counted(pictures_, "picture");
+      passed < stated_
+          ? cat(passed, " of ", counted(format_.pictures, "picture"))
+          : counted(pictures_, "picture");
   if (program_->error_lines() > 0) {
     return cat("ffmpeg reports ", counted(program_->error_lines(), "error"),
                ", the first: ", program_->first_error(), "; ", read,

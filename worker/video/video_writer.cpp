@@ -5,8 +5,11 @@
 #include <cerrno>
 #include <cstring>
 
+#include "parallel/base/atomic_file.h"
 #include "parallel/base/piped_program.h"
+#include "parallel/base/regular_file.h"
 #include "parallel/base/text.h"
+#include "parallel/base/units.h"
 #include "worker/video/video.h"
 
 namespace headroom::video {
@@ -36,9 +39,9 @@ std::string Writer::open(const std::string& file, const VideoFormat& format) {
                " pixels, but pictures in an MPEG-4 video have at most ",
                kMostSide, " a side");
   }
-  descriptor_ =
-      ::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (descriptor_ < 0) return std::strerror(errno);
+  // ffmpeg opens the file a second time, by its name.
+  descriptor_ = open_anew(file, O_WRONLY, 0666);
+  if (descriptor_ < 0) return file_fault();
   struct stat status {};
   if (::fstat(descriptor_, &status) != 0 || !S_ISREG(status.st_mode)) {
     return "it is no regular file";
@@ -64,7 +67,7 @@ std::string Writer::write(const uint8_t* rgb) {
     return "";
   }
   const std::string reason = finish();
-  return cat("after ", pictures_, " pictures ",
+  return cat("after ", counted(pictures_, "picture"), " ",
              reason.empty() ? "ffmpeg takes no more" : reason);
 }
 

@@ -10,6 +10,7 @@
 #include "parallel/base/check.h"
 #include "parallel/base/head_fields.h"
 #include "parallel/base/text.h"
+#include "parallel/base/units.h"
 #include "parallel/base/utf8.h"
 #include "worker/weights/weights_file.h"
 
@@ -143,7 +144,7 @@ std::string names_text(const HeadClasses& classes,
     return cat(classes.here, " classes in another order, moved by name");
   }
   return cat(
-      classes.there, " classes -> ", classes.here,
+      counted(classes.there, "class"), " -> ", classes.here,
       ", by name: ", first_of(taken, kNamed, same),
       fresh.empty() ? "" : "; started anew: " + first_of(fresh, kNamed, same));
 }
@@ -235,9 +236,9 @@ LoadReport load_weights(const std::filesystem::path& path,
     std::erase_if(differences[head], [](const std::string& text) {
       return text.find(".m.") != std::string::npos;
     });
-    differences[head].insert(
-        differences[head].begin(),
-        cat(classes->there, " classes -> ", classes->here, ", started anew"));
+    differences[head].insert(differences[head].begin(),
+                             cat(counted(classes->there, "class"), " -> ",
+                                 classes->here, ", started anew"));
   }
   for (const auto& [layer, texts] : differences) {
     // Two texts for the head: its classes, and anchors that the run keeps.

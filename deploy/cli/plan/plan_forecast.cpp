@@ -51,9 +51,7 @@ predict::Link network_of_run(const fs::path& given) {
   std::error_code error;
   const fs::path file =
       fs::is_directory(given, error) ? given / run_files::kPlan : given;
-  const std::string text =
-      text_of_file(file, kLargestWhole, Links::kFollowed).value_or("");
-  const auto rates = plan::network_from_json(text, file.string());
+  const auto rates = plan::network_from_json(text_or_none(file), file.string());
   if (!rates) {
     throw bad_flag("--network " + given.string() + ": " + file.string() +
                        " has no measured network, as of a run on one machine",

@@ -374,9 +374,9 @@ std::string assumptions_text(const configs::RunConfig& config) {
   const predict::LabelBound labels = predict::label_bound(config);
   const predict::LabelStatistics& images = labels.statistics;
   if (images.is_known()) {
-    return cat("labels       of ", images.num_images(), " images: up to ",
-               images.most_boxes(), " boxes, ", fixed_text(images.mean(), 1),
-               " on average\n",
+    return cat("labels       of ", counted(images.num_images(), "image"),
+               ": up to ", counted(images.most_boxes(), "box"), ", ",
+               fixed_text(images.mean(), 1), " on average\n",
                knows_classes ? "" : "assumed      80 classes\n");
   }
   return cat("assumed      ",

@@ -76,7 +76,7 @@ bool LineLog::open() {
     name_ = k == 1 ? wanted : cat(wanted, "-", k);
     const fs::path path = folder / ("." + name_ + ".lock");
     const int descriptor =
-        ::open(path.c_str(), O_RDWR | O_CREAT | kSafely, 0644);
+        ::open(path.c_str(), O_RDWR | O_CREAT | kSafely, 0666);
     if (descriptor < 0) break;
     if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0) {
       lock_ = descriptor;

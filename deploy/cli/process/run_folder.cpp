@@ -4,8 +4,9 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#include <fstream>
+#include <cerrno>
 #include <string>
+#include <string_view>
 #include <system_error>
 
 #include "deploy/records/run_lines.h"
@@ -45,16 +46,16 @@ void remove_stale_log(const fs::path& file) {
     throw unmade(file.parent_path(),
                  std::error_code(errno, std::generic_category()));
   }
-  std::string start(run_files::kLogMagic.size(), '\0');
-  std::ifstream(file, std::ios::binary)
-      .read(start.data(), static_cast<std::streamsize>(start.size()));
-  std::error_code error;
-  const bool is_log = !fs::exists(file, error) || fs::is_empty(file, error) ||
-                      start == run_files::kLogMagic;
+  const std::string_view magic = run_files::kLogMagic;
+  const RegularFile log(file, Links::kRefused);
+  const bool is_log =
+      log.is_open() ? log.size() == 0 || log.read(0, magic.size()) == magic
+                    : errno == ENOENT;
   // The lock file has the number of the log's last record: clear this number
   // for the next log.
+  std::error_code ignored;
   const bool is_removed = is_log && ::ftruncate(lock, 0) == 0;
-  if (is_removed) fs::remove(file, error);
+  if (is_removed) fs::remove(file, ignored);
   ::close(lock);
   if (!is_log) {
     throw Error("run", file.string() + " is no log of a coordinator",

@@ -93,7 +93,7 @@ TEST(Membership, MoreWorkersThanExpectedAreRefusedWithAllNumbers) {
   Membership membership = four();
   membership.register_node(at(0), node_of("n", {"a", "b", "c"}));
   EXPECT_EQ(membership.register_node(at(0), node_of("m", {"d", "e"})),
-            "node m offers 2 workers, but this run has 4 and 3 are "
+            "node m offers 2 workers, but 3 of this run's 4 are "
             "registered");
   EXPECT_EQ(membership.members().size(), 3u);
   EXPECT_EQ(membership.nodes().size(), 1u);

@@ -43,7 +43,7 @@ TEST(Recovery, AKilledWorkerIsStartedAgainAndTheLayoutStays) {
   EXPECT_EQ(decision.delay.count(), 0);
   run.complain(0, 12);
   EXPECT_EQ(run.orders(), "");
-  EXPECT_EQ(run.reason(), "1 of 2 workers are there, 1 are coming");
+  EXPECT_EQ(run.reason(), "1 of 2 workers are there, 1 is coming");
   EXPECT_EQ(run.register_successor(1), std::nullopt);
   EXPECT_EQ(run.orders(), "");
   run.join(1);

@@ -201,7 +201,7 @@ TEST(DecideRegrouping, WaitsForStartsForFiveSecondsAndForTheLeastForMinutes) {
            Case{view(4, 0, 0), Kind::kForm, "4 of 4 workers are there"},
            Case{view(5, 1, 0), Kind::kForm, "5 of 4 workers are there"},
            Case{view(3, 1, 4999), Kind::kWait,
-                "3 of 4 workers are there, 1 are coming"},
+                "3 of 4 workers are there, 1 is coming"},
            Case{view(3, 1, 5000), Kind::kForm, "3 of 4 workers are there"},
            Case{view(3, 0, 0), Kind::kForm, "3 of 4 workers are there"},
            Case{view(1, 0, 599999), Kind::kWait,

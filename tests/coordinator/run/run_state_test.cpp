@@ -61,7 +61,7 @@ TEST(RunState, AnUnwelcomeAgentOrWorkerIsRefusedWithAReason) {
   other.node_id = "m";
   other.worker_ids = {"z"};
   EXPECT_EQ(run.state.register_node(run.now, other),
-            "node m offers 1 workers, but this run has 1 and 1 are "
+            "node m offers 1 worker, but 1 of this run's 1 are "
             "registered");
 }
 

@@ -299,7 +299,7 @@ TEST(Server, ASilentWorkerIsLostAfterTwoSecondsAndItsAgentInformed) {
   EXPECT_EQ(run.agent->node_orders().lost_worker_ids,
             std::vector<std::string>{"w0"});
   EXPECT_EQ(run.server->status().reason,
-            "0 of 1 workers are there, 1 are coming");
+            "0 of 1 workers are there, 1 is coming");
   context.TryCancel();
   reader->Finish();
 }

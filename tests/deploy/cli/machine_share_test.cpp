@@ -98,6 +98,10 @@ TEST_F(MachineShareTest, ThenThePlanIsBoundToo) {
   EXPECT_GT(run.config.memory_limit, run.config.host_memory_limit);
   EXPECT_THAT(run.notes, Contains(HasSubstr("for its tensors and")));
   EXPECT_THAT(run.notes, Contains(StartsWith("plan: ")));
+  // So the run offloads nothing either.
+  EXPECT_TRUE(run.config.memory_limit_is_machines);
+  EXPECT_TRUE(request(container(500), {"--batch", "-1"})
+                  .config.memory_limit_is_machines);
 }
 
 // The free memory of a machine changes from minute to minute.
@@ -175,6 +179,7 @@ TEST_F(MachineShareTest, LimitsOfTheCommandAreKept) {
                                "--host-memory-limit", "300MiB"});
   EXPECT_EQ(run.config.memory_limit, 1024 * kMebibyte);
   EXPECT_EQ(run.config.host_memory_limit, 300 * kMebibyte);
+  EXPECT_FALSE(run.config.memory_limit_is_machines);
 }
 
 TEST_F(MachineShareTest,

@@ -589,7 +589,8 @@ TEST_F(RunRequestTest, ResumeUnderALauncherSharesTheProcesses) {
   save_run([](configs::RunConfig& saved) { saved.processes = 3; });
   EXPECT_EQ(resumed({}, slots(3, 3)).workers_per_agent, 1);
   EXPECT_EQ(refusal_of_resumed({}, slots(2, 2)),
-            "[resume] the run has 3 processes and there are 2 agents: give "
+            "[resume] the run has 3 processes, which 2 agents cannot share "
+            "equally: give "
             "--processes N, the number per agent");
 }
 

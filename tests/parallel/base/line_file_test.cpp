@@ -88,6 +88,26 @@ TEST_F(LineFiles, ALinkIsNotFollowed) {
   fs::remove(other);
 }
 
+TEST_F(LineFiles, AreCutAtANumberOfBytes) {
+  LineFile file(path_);
+  EXPECT_TRUE(file.cut_to(3));
+  EXPECT_EQ(text(), "");
+  file.add("one");
+  file.add("two");
+  EXPECT_TRUE(file.write());
+  EXPECT_TRUE(file.cut_to(100));
+  EXPECT_EQ(text(), "one\ntwo\n");
+  EXPECT_TRUE(file.cut_to(4));
+  EXPECT_EQ(text(), "one\n");
+  fs::rename(path_, path_.string() + "-other");
+  fs::create_symlink(path_.string() + "-other", path_);
+  EXPECT_FALSE(file.cut_to(0));
+  EXPECT_EQ(errno, ELOOP);
+  fs::remove(path_);
+  EXPECT_EQ(fs::file_size(path_.string() + "-other"), 4u);
+  fs::remove(path_.string() + "-other");
+}
+
 TEST_F(LineFiles, APlantedPartialFileIsReplaced) {
   const fs::path partial = path_.string() + kPartialSuffix;
   const fs::path other = path_.string() + "-other";

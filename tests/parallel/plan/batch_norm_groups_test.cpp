@@ -157,7 +157,7 @@ TEST(BatchNormGroups, MicroBatchesHoldEvenGroups) {
   EXPECT_EQ(groups_error({37, 1, 19, rule}), std::nullopt);
   EXPECT_EQ(groups_error({37, 1, 18, rule}),
             "micro_batch_size 18 is less than the largest batch-norm group of "
-            "19 and than a rank's whole share of 37 (37 images / 1 ranks)");
+            "19 and than a rank's whole share of 37 (37 images / 1 rank)");
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "configs/flags.h"
 #include "configs/layers/model_table.h"
 #include "parallel/plan/layout.h"
+#include "parallel/plan/plan_parts.h"
 #include "parallel/planner/plan_memory.h"
 #include "parallel/planner/planner.h"
 
@@ -213,6 +214,32 @@ TEST(Replan, WithoutARemedyBothNumbersAreReported) {
   EXPECT_THAT(next.reason, HasSubstr("no other plan of 1 process fits"));
   EXPECT_EQ(next.resume_flags, "");
   EXPECT_FALSE(plan_after_shortage(config, failed, shortage, {}).plan);
+}
+
+// An ordinary container's limit never leads to offload that nobody asked for.
+TEST(Replan, UnderTheMachinesLimitNothingIsOffloadedUnasked) {
+  configs::RunConfig config = request();
+  config.device = "cpu";
+  config.synthetic_input = true;
+  plan::Plan failed = plan_of(config, 1);
+  const auto is_next = [&] {
+    const auto next = plan_after_host_shortage(config, failed, layers());
+    return next && plan::offloads(next->plan) ? "offloads"
+           : next                             ? "does not offload"
+                                              : "none";
+  };
+  EXPECT_STREQ(is_next(), "does not offload");
+  const int64_t all = leanest_bytes(config, failed, layers());
+  config.memory_limit_is_machines = true;
+  EXPECT_GT(leanest_bytes(config, failed, layers()), all);
+  // The leanest plan without offload was killed.
+  config.activations = "recompute";
+  failed = plan_of(config, 1);
+  config.activations = "auto";
+  EXPECT_STREQ(is_next(), "none");
+  failed.activation_policies.assign(layers().size(),
+                                    plan::ActivationPolicy::kOffload);
+  EXPECT_STREQ(is_next(), "none");
 }
 
 TEST(Replan, TheTextOfTheShortage) {

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "parallel/base/atomic_file.h"
 #include "tests/support/error_text.h"
 #include "tests/worker/data/data_files.h"
 #include "worker/data/codecs/image.h"
@@ -174,7 +175,7 @@ class LargeImages : public FolderTest {
     options_.text = options_.csv = options_.crops = true;
     cv::Mat pixels(50, 5000, CV_8UC3, cv::Scalar(40, 80, 120));
     pixels.colRange(4000, 4100).setTo(cv::Scalar(200, 10, 10));
-    codecs::write_png(pixels, image_);
+    write_whole_file(image_, codecs::encode_png_bytes(pixels));
   }
   // Stops at the first progress report of `step`.
   static GoOn end_at(const std::string& step) {
@@ -232,7 +233,7 @@ TEST_F(LargeImages, ThatWereInterruptedAreInNoTable) {
 TEST_F(LargeImages, BoxesOfNarrowImagesAreAtTheirObjects) {
   options_.crops = false;
   cv::Mat tall(10001, 41, CV_8UC3, cv::Scalar(40, 80, 120));
-  codecs::write_png(tall, image_);
+  write_whole_file(image_, codecs::encode_png_bytes(tall));
   DetectionFolder out(folder_ / "out", kNames, options_);
   EXPECT_TRUE(out.add_large(
       {image_, 10001, 41, {{{0, 9000, 41, 9900}, .5F, 0}}}, {}, end_at("")));

@@ -4,7 +4,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <limits>
 #include <random>
@@ -18,6 +21,7 @@
 namespace {
 
 int syncs = 0;
+bool is_disk_broken = false;
 
 }  // namespace
 
@@ -25,6 +29,15 @@ int syncs = 0;
 extern "C" int fdatasync(int) {
   ++syncs;
   return 0;
+}
+
+// Fails as on a broken disk, if a test says so.
+extern "C" ssize_t pread(int file, void* bytes, size_t size, off_t offset) {
+  if (is_disk_broken) {
+    errno = EIO;
+    return -1;
+  }
+  return ::syscall(SYS_pread64, file, bytes, size, offset);
 }
 
 namespace headroom::detect {
@@ -157,6 +170,23 @@ TEST_F(DetectionJournalTest, ARefusedRecordIsForgottenWithAllThatFollow) {
     journal->append(tile_record(0, 9));
   }
   EXPECT_THAT(numbers_in(*go_on()), ElementsAre(0, 9));
+}
+
+// Findings that cannot be read now would be cut off by the next record.
+TEST_F(DetectionJournalTest, RecordsThatCannotBeReadAreKept) {
+  write_three();
+  const std::string whole = read_bytes(file());
+  auto journal = go_on();
+  is_disk_broken = true;
+  EXPECT_THROW(journal->next(Kind::kTile, 0), Error);
+  journal.reset();
+  EXPECT_THROW(go_on(), Error);
+  const auto runs = unfinished_runs(results(), /*only_there=*/true);
+  is_disk_broken = false;
+  ASSERT_EQ(runs.size(), 1u);
+  EXPECT_EQ(runs[0].state, UnfinishedRun::State::kDamaged);
+  EXPECT_EQ(read_bytes(file()), whole);
+  EXPECT_THAT(numbers_in(*go_on()), ElementsAre(0, 1, 2));
 }
 
 TEST_F(DetectionJournalTest, OnlyOneProcessMayHoldIt) {

@@ -7,6 +7,7 @@
 
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/base/check.h"
+#include "tests/support/refusal.h"
 #include "tests/support/temporary_folder.h"
 
 namespace headroom::memory {
@@ -60,6 +61,27 @@ TEST(MemoryTracer, ReplacesNothingButAnEarlierTrace) {
   EXPECT_THROW(begin(folder.path() / "mine.json"), Error);
   EXPECT_EQ(folder.read("mine.png"), "a picture");
   begin(folder.write("trace.json", to_chrome_trace({step_record(kOrigin)})));
+}
+
+TEST(MemoryTracer, ALinkIsRefusedAndItsTargetKept) {
+  const testing::TemporaryFolder folder;
+  auto& memory = activations::CountingAllocator::instance();
+  const std::string earlier = to_chrome_trace({step_record(kOrigin)});
+  folder.write("other.json", earlier);
+  for (const char* link : {"trace.json", "trace.png"}) {
+    const auto file = folder.path() / link;
+    std::filesystem::create_symlink("other.json", file);
+    EXPECT_EQ(testing::refusal_of([&] {
+                const MemoryTracer tracer(folder.path() / "trace.json", 1, 0,
+                                          memory);
+              }),
+              "[memory_trace] " + file.string() +
+                  " cannot be replaced (it is a symbolic link, which is not "
+                  "followed here): move it away, or name another file: "
+                  "--memory-trace FILE");
+    EXPECT_EQ(folder.read("other.json"), earlier);
+    std::filesystem::remove(file);
+  }
 }
 
 TEST(MemoryTrace, HasSlicesPerPhaseAndCountersPerCategory) {

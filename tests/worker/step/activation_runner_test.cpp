@@ -183,6 +183,26 @@ TEST(ActivationRunner, AFullOffloadFileIsRefusedWithTheNumbers) {
   }
 }
 
+// A limit that follows from the machine leads to no file of offloaded tensors
+// that nobody asked for.
+TEST(ActivationRungs, HaveOffloadOnlyWhereTheRunMayOrThePlanDoes) {
+  plan::Plan plan;
+  const auto names = [&](bool may_offload) {
+    return activation_rungs(plan, kLayers, /*host_memory_limit=*/0, may_offload)
+        .names;
+  };
+  EXPECT_EQ(names(true).back(), "layers are offloaded");
+  EXPECT_EQ(names(false).back(), "layers are recomputed");
+  const ActivationRungs rungs = activation_rungs(plan, kLayers, 0, false);
+  ASSERT_EQ(rungs.skipped.size(), 1u);
+  EXPECT_EQ(rungs.skipped[0],
+            "offload is skipped: the limit is the machine's, and --activations "
+            "offload is not given");
+  plan.activation_policies.assign(kLayers, kKeep);
+  plan.activation_policies[0] = kOffload;
+  EXPECT_EQ(names(false).back(), "layers are offloaded");
+}
+
 // The ratios do not depend on the size of the images.
 TEST(ActivationRunner, BytesAgainstPlainAutograd) {
   Request request;

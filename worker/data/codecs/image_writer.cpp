@@ -154,23 +154,6 @@ std::string encode_png_bytes(const cv::Mat& pixels) {
   return std::move(writer.bytes);
 }
 
-void write_png(const cv::Mat& pixels, const std::filesystem::path& file) {
-  HEADROOM_CHECK(
-      pixels.type() == CV_8UC3 && pixels.isContinuous() && !pixels.empty(),
-      "no RGB picture");
-  png_image image{};
-  image.version = PNG_IMAGE_VERSION;
-  image.format = PNG_FORMAT_RGB;
-  image.width = static_cast<png_uint_32>(pixels.cols);
-  image.height = static_cast<png_uint_32>(pixels.rows);
-  if (png_image_write_to_file(&image, file.c_str(), /*convert_to_8_bit=*/0,
-                              pixels.data, /*row_stride=*/0,
-                              /*colormap=*/nullptr) == 0) {
-    throw Error("chart", "cannot write " + file.string() + ": " + image.message,
-                "name a file in a folder that is there and has room");
-  }
-}
-
 std::string encode_jpeg(const cv::Mat& pixels, int quality) {
   JpegWriter writer;
   writer.info.err = jpeg_std_error(&writer.error);

@@ -3,7 +3,6 @@
 // Throws only std::bad_alloc unless a comment says otherwise.
 #pragma once
 
-#include <filesystem>
 #include <opencv2/core/mat.hpp>
 #include <string>
 
@@ -13,10 +12,6 @@ struct GeoTags;
 
 // The bytes of a PNG file. 16-bit samples keep all their bits.
 std::string encode_png_bytes(const cv::Mat& pixels);
-
-// Writes a PNG file. Throws Error (exit 2) that names the file and the reason.
-// REQUIRES: CV_8UC3, RGB, continuous, not empty.
-void write_png(const cv::Mat& pixels, const std::filesystem::path& file);
 
 // The bytes of a JPEG file. REQUIRES: CV_8UC3, RGB, not empty; quality 1..100.
 std::string encode_jpeg(const cv::Mat& pixels, int quality);

@@ -61,6 +61,22 @@ bool shows_enough(const std::vector<PixelRing>& parts,
 // to 1, and at least one is neither 0 nor 1.
 bool are_fractions(std::span<const BoxExtent> boxes);
 
+// How a file is written is decided by nine tenths of its rows, because single
+// rows may be damaged.
+constexpr bool is_most(int64_t count, int64_t of) {
+  return count * 10 >= of * 9;
+}
+
+// Whether boxes of four numbers are corners x1 y1 x2 y2, and not a place and a
+// size: most of them could be corners, and a third would stick out of their
+// images otherwise.
+constexpr bool are_corners(int64_t boxes, int64_t can_be_corners,
+                           int64_t stick_out) {
+  constexpr int64_t kLeastBoxes = 3;
+  return boxes >= kLeastBoxes && is_most(can_be_corners, boxes) &&
+         stick_out * 3 >= boxes;
+}
+
 // Converts a box from fractions of the image to pixels of an image of `size`.
 BoxExtent pixels_of_fractions(const BoxExtent& box, codecs::ImageSize size);
 

@@ -179,11 +179,9 @@ class CocoLabels : public TableLabels {
             x + w > own.stated.width + 1 || y + h > own.stated.height + 1;
       }
     }
-    constexpr int64_t kLeastBoxes = 3;
     if (are_fractions(extents)) {
       units_ = Units::kFractions;
-    } else if (boxes >= kLeastBoxes && corners * 10 >= boxes * 9 &&
-               stick_out * 3 >= boxes) {
+    } else if (are_corners(boxes, corners, stick_out)) {
       units_ = Units::kCorners;
     }
     if (units_ == Units::kPixels) return;

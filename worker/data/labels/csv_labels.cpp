@@ -26,6 +26,7 @@
 #include "parallel/base/check.h"
 #include "parallel/base/file_kind.h"
 #include "parallel/base/text.h"
+#include "parallel/base/units.h"
 #include "worker/data/labels/box_rules.h"
 #include "worker/data/labels/label_reader.h"
 
@@ -270,7 +271,7 @@ class CsvLabels : public TableLabels {
     }
     if (fields.size() <= std::ranges::max(columns_)) {
       report.add({DataFaultKind::kBadLine, place(line, fields.back().column),
-                  cat(fields.size(), " fields"), "box dropped"});
+                  counted(std::ssize(fields), "field"), "box dropped"});
       return;
     }
     Field name = fields[columns_[0]];

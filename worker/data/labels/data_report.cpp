@@ -44,13 +44,49 @@ std::string_view to_string(DataFaultKind kind) {
     case DataFaultKind::kOtherSize:
       return "labelled at another size";
     case DataFaultKind::kNoBox:
-      return "no box";
+      return "without a box";
     case DataFaultKind::kUnreadLabels:
       return "label file that no image reads";
     case DataFaultKind::kSharedLabels:
       return "label file of several images";
   }
   return "fault";
+}
+
+std::string counted_faults(int64_t number, DataFaultKind kind) {
+  const std::string name(to_string(kind));
+  const auto with_plural = [&](const char* plural) {
+    return cat(number, " ", number == 1 ? name : plural);
+  };
+  switch (kind) {
+    case DataFaultKind::kBadLine:
+    case DataFaultKind::kBadClass:
+    case DataFaultKind::kZeroSize:
+    case DataFaultKind::kNegativeSize:
+    case DataFaultKind::kDuplicate:
+    case DataFaultKind::kExtraValue:
+    case DataFaultKind::kUnreadableImage:
+    case DataFaultKind::kUnsupportedImage:
+    case DataFaultKind::kUnknownImage:
+      return counted(number, name);
+    case DataFaultKind::kNotFinite:
+      return with_plural("not finite numbers");
+    case DataFaultKind::kOutOfRange:
+      return with_plural("stick out of the image");
+    case DataFaultKind::kUnreadableLabels:
+      return counted(number, "unreadable label file");
+    case DataFaultKind::kUnreadLabels:
+      return with_plural("label files that no image reads");
+    case DataFaultKind::kSharedLabels:
+      return with_plural("label files of several images");
+    case DataFaultKind::kOutside:
+    case DataFaultKind::kInPixels:
+    case DataFaultKind::kListedTwice:
+    case DataFaultKind::kOtherSize:
+    case DataFaultKind::kNoBox:
+      break;
+  }
+  return with_plural(name.c_str());
 }
 
 std::string_view remedy_of(DataFaultKind kind) {
@@ -117,8 +153,8 @@ std::string DataReport::counts_text() const {
   std::string text;
   for (size_t kind = 0; kind < counts.size(); ++kind) {
     if (counts[kind] == 0) continue;
-    text += cat(text.empty() ? "" : ", ", counts[kind], " ");
-    text += to_string(static_cast<DataFaultKind>(kind));
+    text += (text.empty() ? "" : ", ") +
+            counted_faults(counts[kind], static_cast<DataFaultKind>(kind));
   }
   return text;
 }
@@ -143,9 +179,9 @@ std::vector<std::string> DataReport::remedies() const {
   for (size_t i = 0; i < counts.size(); ++i) {
     if (counts[i] == 0) continue;
     const auto kind = static_cast<DataFaultKind>(i);
-    result.push_back(cat(
-        split, ": ", counts[i], " ", std::string(to_string(kind)), ", first ",
-        joined(places[i], ", "), ": ", std::string(remedy_of(kind))));
+    result.push_back(cat(split, ": ", counted_faults(counts[i], kind),
+                         ", first ", joined(places[i], ", "), ": ",
+                         std::string(remedy_of(kind))));
   }
   return result;
 }

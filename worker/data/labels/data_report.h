@@ -34,6 +34,9 @@ inline constexpr int kNumDataFaultKinds = 19;
 
 std::string_view to_string(DataFaultKind kind);
 
+// "1 bad line", "3 bad lines".
+std::string counted_faults(int64_t number, DataFaultKind kind);
+
 // What to do about faults of a kind: one sentence.
 std::string_view remedy_of(DataFaultKind kind);
 
@@ -80,7 +83,7 @@ struct DataReport {
     return largest_class == num_classes && !has_class_zero;
   }
   int64_t num_faults() const;
-  // The counts by kind: "3 bad line, 1 duplicate".
+  // The counts by kind: "3 bad lines, 1 duplicate".
   std::string counts_text() const;
   // "8 objects = 6 boxes + 1 crowd + 1 dropped"; "" if all objects are kept.
   std::string objects_text() const;

@@ -141,11 +141,12 @@ FolderIndex::FolderIndex(Place place, const std::vector<SplitImage>& images,
   reader_ = std::make_unique<packs::IndexReader>(place_.file,
                                                  packs::IndexKind::kFiles);
   // Do not use an index of another user, who may be able to write to the folder
-  // of indexes: labels are taken from the index.
+  // of indexes: labels are taken from the index. It is not replaced either.
   struct stat status {};
   if (::fstat(reader_->file().descriptor(), &status) == 0 &&
       status.st_uid != ::geteuid() && status.st_uid != 0) {
     has_ended_ = true;
+    may_write_ = false;
     note_failure(cat("belongs to user ", status.st_uid));
     return;
   }

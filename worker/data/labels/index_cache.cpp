@@ -68,7 +68,8 @@ IndexLock::IndexLock(const fs::path& index) {
     }
     if (file_ >= 0) ::close(file_);
     is_held_ = false;
-    file_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    file_ =
+        ::open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (file_ < 0) {
       error_ = errno;
     } else if (::flock(file_, LOCK_EX | LOCK_NB) == 0) {

@@ -147,7 +147,7 @@ bool sticks_out(const std::vector<double>& row) {
          row[2] - row[4] / 2 < -kSlack || row[2] + row[4] / 2 > 1 + kSlack;
 }
 
-bool are_corners(const std::vector<double>& row) {
+bool can_be_corners(const std::vector<double>& row) {
   return row[1] >= 0 && row[2] >= 0 && row[1] < row[3] && row[2] < row[4] &&
          row[3] <= 1 && row[4] <= 1;
 }
@@ -188,18 +188,12 @@ class RowCounts {
     const bool has_poses = long_ > 0 && long_ * 2 >= rows_ &&
                            is_most(poses_, long_) && has_one_length_;
     if (has_poses) return Shape::kKeypoints;
-    constexpr int64_t kLeastRows = 3;
-    const bool has_corners = boxes_ >= kLeastRows && is_most(boxes_, rows_) &&
-                             is_most(corners_, boxes_) &&
-                             stick_out_ * 3 >= boxes_;
+    const bool has_corners =
+        is_most(boxes_, rows_) && are_corners(boxes_, corners_, stick_out_);
     return has_corners ? Shape::kCorners : Shape::kYolo;
   }
 
  private:
-  static bool is_most(int64_t count, int64_t of) {
-    return count * 10 >= of * 9;
-  }
-
   void add_numbers(const std::vector<double>& row, const RowForm& separators) {
     constexpr size_t kBox = 5;
     if (separators.has_commas && row.size() == 8 && has_pixels(row)) {
@@ -210,7 +204,7 @@ class RowCounts {
     } else if (row.size() == kBox || row.size() == kBox + 1) {
       if (has_pixels(std::span(row).subspan(1, 4))) return;
       ++boxes_;
-      corners_ += are_corners(row) ? 1 : 0;
+      corners_ += can_be_corners(row) ? 1 : 0;
       stick_out_ += sticks_out(row) ? 1 : 0;
     } else if (row.size() > kBox + 1) {
       has_one_length_ =
@@ -308,8 +302,8 @@ RowForm row_form(std::span<const std::string> texts, bool has_keypoints) {
     }
   });
   RowForm form;
-  form.has_decimal_commas = rows > 0 && with_decimal_commas * 10 >= rows * 9;
-  form.has_commas = rows > 0 && with_commas * 10 >= rows * 9;
+  form.has_decimal_commas = rows > 0 && is_most(with_decimal_commas, rows);
+  form.has_commas = rows > 0 && is_most(with_commas, rows);
   RowCounts counts;
   each_row(texts, [&](std::string_view line) { counts.add(line, form); });
   form.shape = has_keypoints ? RowForm::Shape::kKeypoints : counts.shape();

@@ -146,9 +146,9 @@ class LineParser {
     constexpr size_t kCorners = 4, kQuad = 8, kKittiBox = 4, kKitti = 15;
     const size_t least = is_kitti ? kKitti : is_dota ? kQuad + 1 : kCorners + 1;
     if (words.size() < least) {
-      return drop(
-          DataFaultKind::kBadLine,
-          cat(words.size(), " values instead of ", least, ": ", quoted(line_)));
+      return drop(DataFaultKind::kBadLine,
+                  cat(counted(std::ssize(words), "value"), " instead of ",
+                      least, ": ", quoted(line_)));
     }
     const auto numbers =
         numbers_of(is_dota    ? words.first(kQuad)
@@ -193,7 +193,8 @@ class LineParser {
   bool check_count(size_t count) {
     if (count < kBoxValues) {
       drop(DataFaultKind::kBadLine,
-           cat(count, " values instead of 5: ", quoted(line_)));
+           counted(static_cast<int64_t>(count), "value") +
+               " instead of 5: " + quoted(line_));
       return false;
     }
     if (count > kBoxValues + 1 && count % 2 == 0) {

@@ -130,9 +130,9 @@ VerifiedSplit verify_split(const configs::DataConfig& config, Split split,
       report.counts_classes_from_one(static_cast<int64_t>(config.names.size()));
   if (!result.refusal.empty() && from_one) {
     result.refusal +=
-        cat(": they count classes from 1, for ",
-            counted(report.files_of_unknown_classes, "label file"),
-            " reach class ", report.largest_class, " and none has class 0");
+        cat(": they count classes from 1, for class ", report.largest_class,
+            " is in ", counted(report.files_of_unknown_classes, "label file"),
+            " and class 0 in none");
   }
   if (result.refusal.empty() && result.report.images == 0) {
     result.refusal = "no image can be used";

@@ -261,10 +261,9 @@ std::string tiling_text(const std::vector<TiledSplit>& splits) {
               "(gdal_translate -co ALPHA=NO) and tile it again\n";
     }
     if (split.lost_boxes > 0) {
-      text +=
-          cat(split.report.split, ": ", split.lost_boxes,
-              " boxes are in no tile, for none shows enough of them: give a "
-              "larger --size or a smaller --min-visible\n");
+      text += cat(split.report.split, ": none of the tiles shows enough of ",
+                  counted(split.lost_boxes, "box"),
+                  ": give a larger --size or a smaller --min-visible\n");
     }
   }
   return text;

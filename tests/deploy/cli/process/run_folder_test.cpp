@@ -61,6 +61,20 @@ TEST(RunFolder, AFolderOfTheUsersStaysWithAllThatIsInIt) {
   EXPECT_EQ(parent.read("exp/coordinator.log"), "of a robot");
 }
 
+// Opening a pipe would wait for its other end.
+TEST(RunFolder, APipeOrALinkInPlaceOfTheLogIsRefused) {
+  const TemporaryFolder parent;
+  const fs::path run = parent.folder("exp");
+  const fs::path log = run / "coordinator.log";
+  ASSERT_EQ(::mkfifo(log.c_str(), 0600), 0);
+  EXPECT_THAT(refusal(run), HasSubstr("coordinator.log is no log of a"));
+  fs::remove(log);
+  parent.write("other", "HEADRWAL");
+  fs::create_symlink("../other", log);
+  EXPECT_THAT(refusal(run), HasSubstr("coordinator.log is no log of a"));
+  EXPECT_EQ(parent.read("other"), "HEADRWAL");
+}
+
 // A later run would otherwise continue from the killed run's log.
 TEST(RunFolder, TheLogOfAKilledRunGoesAndThatOfARunningOneStays) {
   const TemporaryFolder parent;

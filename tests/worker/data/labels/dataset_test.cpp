@@ -97,7 +97,7 @@ TEST(Dataset, FaultsCostABoxOrAnImageAndAreNamed) {
   ASSERT_EQ(lines.size(), 5u);
   EXPECT_EQ(lines[0],
             "train: 1 image (0 without boxes), 1 box; 4 faults: "
-            "1 not a finite number, 1 zero size, 1 unreadable labels, "
+            "1 not a finite number, 1 zero size, 1 unreadable label file, "
             "1 unreadable image; "
             "4 objects = 1 box + 2 dropped + 1 of images left out");
   EXPECT_EQ(lines[1], root +

@@ -174,7 +174,8 @@ TEST_F(Tiling, BoxesThatNoTileShowsAreCountedAndASetWithoutAnyIsRefused) {
   request_.tiles.min_visible = 0.5;
   const auto splits = tile_data(configs::load_data_config(yaml_), request_);
   EXPECT_EQ(splits[0].lost_boxes, 2);  // a.jpg and a.bmp share their labels
-  EXPECT_THAT(tiling_text(splits), HasSubstr("train: 2 boxes are in no tile"));
+  EXPECT_THAT(tiling_text(splits),
+              HasSubstr("train: none of the tiles shows enough of 2 boxes"));
 
   request_.output = folder_.path() / "none";
   folder_.write("in/labels/a.txt", "0 .5 .5 1 1\n");
