@@ -58,7 +58,8 @@ const std::vector<Rule>& rules() {
       {"parallel", {}, {"torch", "json"}},  // for the precompiled headers
       {"parallel/base", {}, {"xxhash", "system"}},
       {"parallel/plan", {"parallel/base"}, {"json"}},
-      // The processor and the limits of the computer.
+      // The processor, the limits of the computer, and programs beside the
+      // process.
       {"parallel/machine", {"parallel/base"}, {"system"}},
       {"parallel/predict",
        rooms({kConfigs, {"parallel/machine", "parallel/plan"}}),
@@ -139,8 +140,9 @@ const std::vector<Rule>& rules() {
        {"images", "json", "xxhash", "system"}},
       {"worker/data/augment",
        rooms({kConfigs,
-              {"worker/data/codecs", "worker/data/labels",
-               "worker/data/sampling", "worker/kernels"}}),
+              {"parallel/machine", "worker/data/codecs",
+               "worker/data/labels", "worker/data/sampling",
+               "worker/kernels"}}),
        {"images", "json", "vector"}},
       {"worker/data/tiles",
        rooms({kConfigs,
@@ -157,7 +159,9 @@ const std::vector<Rule>& rules() {
        {}},
       // The output of a run.
       {"worker/chart", {"parallel/base", "worker/data/codecs"}, {"images"}},
-      {"worker/video", {"parallel/base"}, {"json", "system"}},
+      {"worker/video",
+       {"parallel/base", "parallel/machine"},
+       {"json", "system"}},
       {"worker/maps", {"parallel/base"}, {"gdal", "system"}},
       {"worker/detect",
        rooms({kData,

@@ -19,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-#include "parallel/base/parallel_for.h"
+#include "worker/data/labels/parallel_for.h"
 #include "parallel/base/units.h"
 #include "worker/data/codecs/image.h"
 #include "worker/data/labels/label_file.h"

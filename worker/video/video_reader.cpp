@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "parallel/base/piped_program.h"
+#include "parallel/machine/piped_program.h"
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "worker/video/video.h"

@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "parallel/base/atomic_file.h"
-#include "parallel/base/piped_program.h"
+#include "parallel/machine/piped_program.h"
 #include "parallel/base/regular_file.h"
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"

@@ -12,7 +12,7 @@
 #include <opencv2/core.hpp>
 #include <tuple>
 
-#include "parallel/base/piped_program.h"
+#include "parallel/machine/piped_program.h"
 #include "parallel/base/text.h"
 #include "tests/support/file_size_limit.h"
 #include "tests/worker/data/data_files.h"

@@ -25,7 +25,7 @@
 #include <utility>
 #include <vector>
 
-#include "parallel/base/piped_program.h"
+#include "parallel/machine/piped_program.h"
 #include "worker/data/augment/augment.h"
 #include "worker/data/labels/pixel_box.h"
 

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "parallel/base/check.h"
-#include "parallel/base/parallel_for.h"
+#include "worker/data/labels/parallel_for.h"
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "worker/data/labels/file_list.h"

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "parallel/base/check.h"
-#include "parallel/base/parallel_for.h"
+#include "worker/data/labels/parallel_for.h"
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "parallel/base/utf8.h"

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "parallel/base/check.h"
-#include "parallel/base/parallel_for.h"
+#include "worker/data/labels/parallel_for.h"
 #include "parallel/base/text.h"
 #include "worker/data/codecs/geo_tags.h"
 #include "worker/data/codecs/scanline_reader.h"

@@ -7,7 +7,7 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/numbered_folder.h"
-#include "parallel/base/parallel_for.h"
+#include "worker/data/labels/parallel_for.h"
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "worker/data/labels/file_list.h"

@@ -1,4 +1,4 @@
-#include "parallel/base/piped_program.h"
+#include "parallel/machine/piped_program.h"
 
 #include <fcntl.h>
 #include <poll.h>
