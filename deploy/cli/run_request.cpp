@@ -210,9 +210,17 @@ void check_devices(const configs::RunConfig& config,
   }
 }
 
+// The format that a remedy may advise in place of a wider one: none that a
+// check may refuse when the run begins.
+template <typename Choice>
+configs::Precision advised_precision(const Choice& automatic) {
+  return automatic.checks_float16 ? configs::Precision::kFp32
+                                  : automatic.precision;
+}
+
 // Chooses device and precision from this machine's cards. The choice is final
 // if no other node takes part; otherwise it is a guess until the other nodes
-// have registered. Returns the precision that --precision auto would give.
+// have registered. Returns the precision that a remedy may advise.
 configs::Precision settle_as_here(const NodeCards& here, bool only_plans,
                                   RunRequest& request) {
   configs::RunConfig& config = request.config;
@@ -232,6 +240,7 @@ configs::Precision settle_as_here(const NodeCards& here, bool only_plans,
   open.precision = configs::Precision::kAuto;
   config.device = choice.device;
   config.precision = choice.precision;
+  config.checks_float16 = choice.checks_float16;
   request.devices = choice.text;
   for (const int64_t card : node.slot_cards) {
     if (card >= 0 && card < std::ssize(here.lines)) {
@@ -241,7 +250,7 @@ configs::Precision settle_as_here(const NodeCards& here, bool only_plans,
   if (!choice.reason.empty() && request.num_agents == 1) {
     request.notes.push_back(coordinator::precision_line(config, choice.reason));
   }
-  return coordinator::choose_devices(open, nodes).precision;
+  return advised_precision(coordinator::choose_devices(open, nodes));
 }
 
 // Whether the option may not change, as the state of the committed steps
@@ -514,7 +523,7 @@ RunRequest make_run_request(const CommandLine& line,
     const std::vector cards = {*elsewhere};
     const std::string precision = coordinator::settle_precision(config, cards);
     if (!precision.empty()) request.notes.push_back(precision);
-    automatic = coordinator::choose_precision(config, cards).precision;
+    automatic = advised_precision(coordinator::choose_precision(config, cards));
   } else {
     automatic = settle_as_here(here, only_plans, request);
   }
@@ -620,6 +629,7 @@ RunRequest make_run_request(const CommandLine& line,
   if (place && place->size > 1 && asked.device != kCpuDevice) {
     config.device = asked.device;
     config.precision = asked.precision;
+    config.checks_float16 = asked.checks_float16;
     request.devices = is_automatic_device(asked.device)
                           ? "on what the nodes have"
                           : "cards " + asked.device + " of each node";
