@@ -24,7 +24,6 @@ constexpr auto kKinds = std::to_array<FaultDescription>(
       .does = "an allocation fails"},
      {.value = Kind::kNotANumber,
       .name = "nan",
-      .takes_phase = false,
       .example = "nan@rank=0,step=4",
       .does = "a gradient is not finite"},
      {.value = Kind::kBallast,
@@ -65,15 +64,21 @@ constexpr auto kPhases =
                                       {Phase::kBackward, "backward"},
                                       {Phase::kCollective, "collective"},
                                       {Phase::kBetween, "between"},
-                                      {Phase::kEnd, "end"}});
+                                      {Phase::kEnd, "end"},
+                                      {Phase::kCheck, "check"}});
 
 // Whether a fault of this kind is possible in this phase: a process can be
 // stopped in some phases only.
 bool fits(const Fault& fault) {
   const bool is_device_error = fault.kind == Kind::kDeviceError;
+  if (fault.kind == Kind::kNotANumber) {
+    return fault.phase == Phase::kStep || fault.phase == Phase::kCheck;
+  }
   switch (fault.phase) {
     case Phase::kCollective:
       return is_device_error;
+    case Phase::kCheck:
+      return fault.kind == Kind::kOutOfMemory;
     case Phase::kCommit:
       return true;
     case Phase::kForward:
@@ -150,7 +155,7 @@ Fault read_fault(const std::string& part) {
   if (fault.strikes()) fault.phase = Phase::kForward;
   for (const auto& [name, value] : read_arguments(
            part, at == std::string::npos ? "" : part.substr(at + 1))) {
-    if (name == "phase" && kind.takes_phase) {
+    if (name == "phase") {
       fault.phase = phase_of(part, value);
       if (!fits(fault)) {
         refuse(part, std::string(kind.name) + " has no phase '" + value + "'");
@@ -195,7 +200,7 @@ std::string to_string(const Fault& fault) {
   if (kind.number != nullptr) {
     text += cat(",", kind.number, "=", fault.*kind.number_member);
   }
-  if (kind.takes_phase && fault.phase != Phase::kStep) {
+  if (fault.phase != Phase::kStep) {
     text += ",phase=" + name_in(kPhases, fault.phase);
   }
   return text;

@@ -18,7 +18,9 @@
 //                                     A GPU's allocator can fail only when it
 //                                     needs a new segment: the first such
 //                                     request throws, whatever the number
-//   nan@rank=0,step=4                 that step's gradient is not finite
+//   nan@rank=0,step=4                 that step's gradient is not finite; with
+//                                     step=0,phase=check the check of float16
+//                                     fails (worker/run/float16_check.h)
 //   ballast@rank=0,step=5,bytes=8388608
 //                                     allocates that many bytes before the step
 //                                     or another phase, and holds them to the
@@ -84,7 +86,8 @@ struct Fault {
     kBackward,
     kCollective,
     kBetween,
-    kEnd
+    kEnd,
+    kCheck
   };
   Kind kind = Kind::kOutOfMemory;
   int rank = 0;
@@ -112,7 +115,6 @@ struct FaultDescription {
   const char* number = nullptr;
   int64_t Fault::*number_member = nullptr;
   bool needs_number = false;  // whether the number must be given
-  bool takes_phase = true;
   const char* example;
   const char* does;  // the effect for the help: "an allocation fails"
 };

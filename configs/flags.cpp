@@ -61,16 +61,16 @@ std::string length_of_row(const FlagUse& use) {
 // Sets the key of `option` to `text`, or throws a refusal that names the flag.
 void set_from_flag(RunConfig& config, const std::string& spelling,
                    const Option& option, const std::string& text) {
-  if (const auto remedy = absent_choice(option.key, text)) {
-    throw bad_flag(spelling + " " + text, "this choice is not in this version",
-                   *remedy);
-  }
   if (option.is_byte_size) {
     if (const auto fault = size_fault(spelling, text)) {
       throw Error("config", fault->what, fault->remedy);
     }
   }
   if (set_from_text(config, option, text)) return;
+  if (const auto remedy = absent_choice(option.key, text)) {
+    throw bad_flag(spelling + " " + text, "this choice is not in this version",
+                   *remedy);
+  }
   std::string example = default_text(option);
   if (option.most_values > 1) example = "10";
   if (example.empty()) example = option.value_name;

@@ -116,6 +116,9 @@ struct RunConfig {
   int64_t freeze = 0;
   uint64_t seed = 0;
   Precision precision = Precision::kAuto;
+  // The first generation checks one step in float16
+  // (worker/run/float16_check.h) and continues in float32 if the check fails.
+  bool checks_float16 = false;
   int64_t patience = 100;
   std::string best_metric = "fitness";
   int64_t batch_norm_group_size = 0;  // 0 means chosen by the planner

@@ -343,7 +343,12 @@ Options how_to_train() {
            "bits for feature maps and convolutions, and 32 for weights, sums "
            "and losses; fp64 is slow and checks that layouts agree. auto takes "
            "bf16 on cards that compute in it, fp16 on older ones with tensor "
-           "cores, else fp32, and a run keeps it."),
+           "cores or whose check of one step passes, else fp32, and a run "
+           "keeps it."),
+      key("checks_float16", &C::checks_float16,
+          "A run in fp16 on cards first checks one forward and backward "
+          "against float32, and trains in fp32 if the check fails. precision "
+          "auto sets it on cards that may give NaN in fp16, such as GTX 16."),
       flag("patience", &C::patience, "--patience EPOCHS", kTrain,
            "Training stops after this many epochs without a better "
            "best_metric; 0 never stops early.",

@@ -66,7 +66,7 @@ HEADROOM_FIELDS(WorkerFailure, exit_code, message, kind, is_leaner, can_go_on,
 
 HEADROOM_FIELDS(LeftGeneration, was_asked, committed_steps, holds_a_part,
                 checkpoint_steps, checkpoint, result_json, failed_rank,
-                shortfall)
+                shortfall, float16_error)
 
 HEADROOM_FIELDS(FinishedRun, exit_code, reason, result_json, step,
                 says_how_to_go_on)

@@ -118,6 +118,9 @@ struct LeftGeneration {
   // The worker has only a part of the state.
   bool holds_a_part = false;
   int64_t checkpoint_steps = 0;
+  // Why the check of float16 failed before the first step: the next generation
+  // must use float32. "" if there was no such check, or it passed.
+  std::string float16_error = {};
   // The next four fields are set when memory ran out.
   std::string checkpoint = {};   // folder of the checkpoint
   std::string result_json = {};  // summary.json's content, if rank 0 reports

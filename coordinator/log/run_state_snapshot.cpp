@@ -153,6 +153,7 @@ void RunStateSnapshot::restore(RunState& state,
         state.settled_config_yaml_, "the coordinator's log");
     state.config_.device = settled.device;
     state.config_.precision = settled.precision;
+    state.config_.checks_float16 = settled.checks_float16;
     state.config_.memory_limit = settled.memory_limit;
     state.config_.memory_limit_is_machines = settled.memory_limit_is_machines;
     state.config_.host_memory_limit = settled.host_memory_limit;

@@ -282,9 +282,11 @@ DeviceChoice choose_devices(const configs::RunConfig& config,
   if (config.precision == configs::Precision::kAuto) {
     const PrecisionChoice precision = choose_precision(settled, computing);
     settled.precision = precision.precision;
+    settled.checks_float16 = precision.checks_float16;
     if (on_cards && config.command == "train") choice.reason = precision.reason;
   }
   choice.precision = settled.precision;
+  choice.checks_float16 = settled.checks_float16;
   const std::string precision = precision_text(settled);
   if (!on_cards) {
     choice.text = "CPU, " + precision;

@@ -47,6 +47,7 @@ struct DeviceChoice {
   // The decided value of --device: "cpu", "all", or the given list.
   std::string device;
   configs::Precision precision = configs::Precision::kFp32;
+  bool checks_float16 = false;  // as in RunConfig
   // "8 x NVIDIA H100 80GB HBM3, bf16"; "CPU, fp32"
   std::string text;
   // Why this precision was chosen; "" if the user gave it, and on the CPU.

@@ -182,6 +182,9 @@ void GenerationCycle::note_left(const std::string& worker_id,
   note_left_rank(worker_id);
   regrouping_.left[worker_id] = leaving;
   if (leaving.cause == LeavingCause::kAsked) regrouping_.is_asked = true;
+  if (!leaving.float16_error.empty()) {
+    regrouping_.failure = "the check of fp16 failed";
+  }
 }
 
 CycleDecision GenerationCycle::decide(TimePoint now, bool stop_requested,

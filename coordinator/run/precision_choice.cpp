@@ -56,9 +56,9 @@ PrecisionChoice choose_precision(const configs::RunConfig& config,
                has_tensor_cores(card);
       });
   if (plain != cards.end() && least->compute_capability >= kFirstWithFp16) {
-    return {Precision::kFp32, plain->name +
-                                  " is not known to have tensor cores, and "
-                                  "cards without them give NaN in float16"};
+    return {Precision::kFp16,
+            plain->name + " has no bf16, and is not known to have tensor cores",
+            /*checks_float16=*/true};
   }
   const auto without =
       std::ranges::count_if(cards, [](const wire::NodeCard& card) {
@@ -80,6 +80,7 @@ std::string settle_precision(configs::RunConfig& config,
   if (config.precision != Precision::kAuto) return "";
   const PrecisionChoice choice = choose_precision(config, cards);
   config.precision = choice.precision;
+  config.checks_float16 = choice.checks_float16;
   if (config.command != "train" || !computes_on_cards(config.device)) {
     return "";
   }
@@ -92,6 +93,9 @@ std::string precision_line(const configs::RunConfig& config,
                         config.precision == Precision::kFp16;
   return "precision: " + precision_text(config) + ", as " + reason +
          (config.precision == Precision::kFp16 ? "; the loss is scaled" : "") +
+         (config.checks_float16 ? "; one step is checked first, and fp32 "
+                                  "taken if it fails"
+                                : "") +
          (is_short ? "; --precision fp32 is slower, and rounds less" : "");
 }
 

@@ -1,7 +1,9 @@
 // Decides --precision auto: bf16 if every card has it in hardware; fp16 with a
-// scaled loss if the others have 16-bit tensor cores; else fp32. Decided once,
-// when the first generation is formed, and recorded: a resumed run keeps its
-// precision on any cards.
+// scaled loss if the others have compute capability 7.5; else fp32. Cards
+// of 7.5 without 16-bit tensor cores are known for NaN in fp16: their workers
+// check one step before the run begins, and RunState replaces fp16 by fp32 if
+// it fails. Decided once, when the first generation is formed, and recorded: a
+// resumed run keeps its precision on any cards.
 #pragma once
 
 #include <span>
@@ -14,7 +16,8 @@ namespace headroom::coordinator {
 
 struct PrecisionChoice {
   configs::Precision precision = configs::Precision::kFp32;
-  std::string reason;  // text for messages: "the cards compute in it"
+  std::string reason;           // text for messages: "the cards compute in it"
+  bool checks_float16 = false;  // fp16, if the check of one step passes
 };
 
 // Chooses the precision for a run with --precision auto whose device is

@@ -16,6 +16,7 @@ Leaving leaving_of(const wire::LeftGeneration& left) {
                    .rank = left.failed_rank,
                    .memory = left.shortfall},
       .result_json = left.result_json,
+      .float16_error = left.float16_error,
       .cause = left.was_asked ? LeavingCause::kAsked : LeavingCause::kMemory,
       .state = {.holds_a_part = left.holds_a_part,
                 .checkpoint_steps = left.checkpoint_steps}};

@@ -47,7 +47,8 @@ struct Leaving {
   ResumePoint from;
   // Set only for kMemory: the shortage, with the bytes of this worker.
   planner::MemoryShortage shortage;
-  std::string result_json;  // summary.json's content, sent by rank 0
+  std::string result_json;    // summary.json's content, sent by rank 0
+  std::string float16_error;  // why the next generation must use float32, or ""
   LeavingCause cause = LeavingCause::kMemory;
   // This worker's state. Unused for kMemory, whose state is in the checkpoint.
   SurvivorState state;

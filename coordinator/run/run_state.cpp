@@ -231,6 +231,10 @@ std::optional<std::string> RunState::generation_left(
   membership_.heartbeat_worker(now, worker_id);
   progress_.step = std::max(progress_.step, leaving.from.committed_steps);
   if (cycle_.rank_of(worker_id) == 0) result_json_ = leaving.result_json;
+  if (!leaving.float16_error.empty() && config_.checks_float16) {
+    take_float32(now, leaving.float16_error);
+    if (over()) return std::nullopt;
+  }
   if (phase_ == RunPhase::kRunning) begin_regrouping(now);
   if (phase_ == RunPhase::kRegrouping) {
     cycle_.note_left(worker_id, leaving);

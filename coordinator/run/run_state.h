@@ -214,6 +214,9 @@ class RunState {
   // lowers the amount of that memory that later generations may use. Returns
   // false if they already used the smallest amount.
   bool take_less_host_memory(const Loss& loss);
+  // After a failed check of float16, the next generations use float32, with
+  // another plan. Ends the run if none fits.
+  void take_float32(TimePoint now, const std::string& why);
   // Ends the run and returns false if the run cannot compute on its nodes.
   bool settle_devices(TimePoint now);
   void form_first_generation(TimePoint now, int workers,

@@ -4,6 +4,7 @@
 #include "coordinator/run/device_choice.h"
 #include "coordinator/run/run_state.h"
 #include "parallel/base/check.h"
+#include "parallel/planner/planner.h"
 
 namespace headroom::coordinator {
 
@@ -27,10 +28,28 @@ std::optional<std::string> RunState::place_on_cards(TimePoint now, Node& node) {
   return refusal->what();
 }
 
+void RunState::take_float32(TimePoint now, const std::string& why) {
+  config_.precision = configs::Precision::kFp32;
+  config_.checks_float16 = false;
+  settled_config_yaml_ = configs::to_yaml(config_);
+  emit(EventKind::kDevices, -1,
+       "precision: fp32, as the check of fp16 failed on " + why, true);
+  const planner::PlanDecision planned = planner::plan_or_remedy(
+      config_, cycle_.wanted_plan()->layout.world_size(), options_.layers);
+  if (planned.plan) {
+    cycle_.want(*planned.plan);
+    return;
+  }
+  end(now, static_cast<int>(planned.exit_code),
+      {"the check of fp16 failed on " + why + ", and in fp32 " +
+       planned.reason + ": " + planned.remedy});
+}
+
 bool RunState::settle_devices(TimePoint now) {
   const DeviceChoice choice = choose_devices(config_, membership_.nodes());
   config_.device = choice.device;
   config_.precision = choice.precision;
+  config_.checks_float16 = choice.checks_float16;
   try {
     configs::check_settled_device(config_);
   } catch (const Error& error) {

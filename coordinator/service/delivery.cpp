@@ -12,58 +12,73 @@
 
 namespace headroom::coordinator {
 
+namespace {
+
+grpc::ByteBuffer bytes_of(const wire::LookupResponse& response) {
+  grpc::ByteBuffer bytes;
+  bool owns_bytes = true;
+  static_cast<void>(grpc::SerializationTraits<wire::LookupResponse>::Serialize(
+      response, &bytes, &owns_bytes));
+  return bytes;
+}
+
+}  // namespace
+
 // A Lookup that waits for its keys. It is removed from the list by the
 // publisher of the last key, by the tick thread after its time, by the client's
 // cancellation, or by the run's end. The code that removes a lookup also
 // finishes it, after the mutex is released; so it is finished only once. A
-// lookup deletes itself when gRPC no longer needs it; gRPC keeps request and
-// response until then.
+// lookup deletes itself when gRPC no longer needs it; gRPC keeps the response
+// until then.
 class Delivery::PendingLookup final : public grpc::ServerUnaryReactor {
  public:
   using Waiting = std::multimap<std::string, PendingLookup*>;
 
   PendingLookup(std::mutex& mutex, Waiting& waiting,
-                const wire::LookupRequest& request, TimePoint deadline,
-                wire::LookupResponse* response)
+                wire::LookupRequest request, TimePoint deadline,
+                grpc::ByteBuffer& response)
       : mutex_(mutex),
         waiting_(waiting),
-        request_(request),
+        request_(std::move(request)),
         deadline_(deadline),
         response_(response) {}
 
   TimePoint deadline() const { return deadline_; }
-  // Takes the published values. Returns false if a key is missing; awaited()
-  // then returns this key.
-  bool take(const RendezvousKeys& keys) {
-    if (request_.count() <= 0) {
-      awaited_ = request_.key();
-      const std::string* value = keys.find(awaited_);
-      if (value != nullptr) response_->set_value(*value);
-      return value != nullptr;
-    }
+  bool wants_one_key() const { return request_.count() <= 0; }
+  const std::string& key() const { return request_.key(); }
+  // Takes the values of several keys. Returns false if a key is missing;
+  // awaited() then returns this key.
+  bool take_all(const RendezvousKeys& keys) {
     // Copies values only when all keys are published, because many ranks may
     // wait for many keys.
     for (; num_there_ < request_.count(); ++num_there_) {
-      awaited_ = cat(request_.key(), num_there_);
+      await(cat(request_.key(), num_there_));
       if (keys.find(awaited_) == nullptr) return false;
     }
+    wire::LookupResponse values;
     for (int64_t i = 0; i < request_.count(); ++i) {
       const std::string key = cat(request_.key(), i);
       const std::string* value = keys.find(key);
       if (value == nullptr) {  // the keys were cleared after the check above
-        response_->clear_values();
         num_there_ = i;
-        awaited_ = key;
+        await(key);
         return false;
       }
-      response_->add_values(*value);
+      values.add_values(*value);
     }
+    values.set_found(true);
+    fill(bytes_of(values));
     return true;
   }
+  void await(std::string key) { awaited_ = std::move(key); }
   const std::string& awaited() const { return awaited_; }
-  void answer(bool found, AfterUnlock& after) {
-    response_->set_found(found);
+  void fill(const grpc::ByteBuffer& answer) { response_ = answer; }
+  void answer(AfterUnlock& after) {
     after.add([this] { Finish(grpc::Status::OK); });
+  }
+  void answer_without_values(AfterUnlock& after) {
+    fill(bytes_of(wire::LookupResponse()));
+    answer(after);
   }
 
  private:
@@ -83,9 +98,9 @@ class Delivery::PendingLookup final : public grpc::ServerUnaryReactor {
   int64_t num_there_ = 0;  // the first so many keys are published
   std::mutex& mutex_;
   Waiting& waiting_;
-  const wire::LookupRequest& request_;
+  const wire::LookupRequest request_;
   const TimePoint deadline_;
-  wire::LookupResponse* const response_;
+  grpc::ByteBuffer& response_;
   std::string awaited_;
 };
 
@@ -122,6 +137,7 @@ void Delivery::deliver_orders(AfterUnlock& after) {
     if (order.kind == Order::Kind::kRun &&
         keys_generation_ != state_.generation().number) {
       keys_.clear();
+      answers_.clear();
       keys_generation_ = state_.generation().number;
     }
     const int64_t number = journal_.add_order(order);
@@ -138,8 +154,10 @@ std::optional<std::string> Delivery::publish(const std::string& member,
                                              const std::string& key,
                                              const std::string& value) {
   auto why = keys_.publish(member, key, value);
-  if (!why) published_.push_back(key);
-  return why;
+  if (why) return why;
+  published_.push_back(key);
+  answers_.erase(key);  // the key may have had another value
+  return std::nullopt;
 }
 
 void Delivery::answer_lookups(AfterUnlock& after) {
@@ -165,7 +183,7 @@ void Delivery::end_late_lookups(TimePoint now, AfterUnlock& after) {
       ++entry;
       continue;
     }
-    entry->second->answer(false, after);
+    entry->second->answer_without_values(after);
     entry = lookups_.erase(entry);
   }
 }
@@ -283,24 +301,42 @@ grpc::ServerWriteReactor<wire::Event>* Delivery::follow_events(
   return follower->stream;
 }
 
-grpc::ServerUnaryReactor* Delivery::look_up(const wire::LookupRequest& request,
+grpc::ServerUnaryReactor* Delivery::look_up(wire::LookupRequest request,
                                             TimePoint now,
                                             std::chrono::milliseconds wait,
-                                            wire::LookupResponse* response,
+                                            grpc::ByteBuffer& response,
                                             AfterUnlock& after) {
-  auto* lookup =
-      new PendingLookup(mutex_, lookups_, request, now + wait, response);
-  if (wait == wait.zero()) {
-    lookup->answer(lookup->take(keys_), after);
-  } else {
+  auto* lookup = new PendingLookup(mutex_, lookups_, std::move(request),
+                                   now + wait, response);
+  if (wait > wait.zero()) {
     answer_or_wait(lookup, after);
+  } else if (take(*lookup)) {
+    lookup->answer(after);
+  } else {
+    lookup->answer_without_values(after);
   }
   return lookup;
 }
 
+bool Delivery::take(PendingLookup& lookup) {
+  if (!lookup.wants_one_key()) return lookup.take_all(keys_);
+  lookup.await(lookup.key());
+  const std::string* value = keys_.find(lookup.key());
+  if (value == nullptr) return false;
+  const auto [known, is_new] = answers_.try_emplace(lookup.key());
+  if (is_new) {
+    wire::LookupResponse answer;
+    answer.set_found(true);
+    answer.set_value(*value);
+    known->second = bytes_of(answer);
+  }
+  lookup.fill(known->second);
+  return true;
+}
+
 void Delivery::answer_or_wait(PendingLookup* lookup, AfterUnlock& after) {
-  if (lookup->take(keys_)) {
-    lookup->answer(true, after);
+  if (take(*lookup)) {
+    lookup->answer(after);
   } else {
     lookups_.emplace(lookup->awaited(), lookup);
   }

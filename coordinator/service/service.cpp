@@ -390,14 +390,23 @@ Answer CoordinatorService::handle(TimePoint, const Caller& caller,
   return std::nullopt;
 }
 
-ServerUnaryReactor* CoordinatorService::Lookup(
-    CallbackServerContext* context, const wire::LookupRequest* request,
-    wire::LookupResponse* response) {
+ServerUnaryReactor* CoordinatorService::Lookup(CallbackServerContext* context,
+                                               const grpc::ByteBuffer* bytes,
+                                               grpc::ByteBuffer* response) {
+  grpc::ByteBuffer unread = *bytes;
+  wire::LookupRequest request;
+  const bool is_read =
+      grpc::SerializationTraits<wire::LookupRequest>::Deserialize(&unread,
+                                                                  &request)
+          .ok();
   AfterUnlock after;
   std::lock_guard lock(mutex_);
   const Caller caller = admission_.caller_of(*context);
   Answer refusal = admit(*context, caller);
-  if (!refusal) refusal = rules_.check(caller, *request);
+  if (!refusal && !is_read) {
+    refusal = {RefusalKind::kNotAsAgreed, "this is no LookupRequest"};
+  }
+  if (!refusal) refusal = rules_.check(caller, request);
   if (refusal) count_refusal(caller.peer, *refusal);
   if (!refusal && state_.phase() != RunPhase::kRunning) {
     refusal = {RefusalKind::kStale, "the run is " + to_string(state_.phase()) +
@@ -411,8 +420,9 @@ ServerUnaryReactor* CoordinatorService::Lookup(
   }
   constexpr int64_t kMaxWaitMs = 60000;
   const auto wait = std::chrono::milliseconds(
-      std::clamp<int64_t>(request->timeout_ms(), 0, kMaxWaitMs));
-  return delivery_.look_up(*request, clock_.now(), wait, response, after);
+      std::clamp<int64_t>(request.timeout_ms(), 0, kMaxWaitMs));
+  return delivery_.look_up(std::move(request), clock_.now(), wait, *response,
+                           after);
 }
 
 Answer CoordinatorService::handle(TimePoint now, const Caller&,

@@ -34,7 +34,12 @@
 
 namespace headroom::coordinator {
 
-class CoordinatorService final : public wire::Coordinator::CallbackService {
+// Lookup answers with bytes instead of a message, so that thousands of ranks
+// that look up one long value share its bytes (Delivery::look_up).
+using CoordinatorCalls = wire::Coordinator::WithRawCallbackMethod_Lookup<
+    wire::Coordinator::CallbackService>;
+
+class CoordinatorService final : public CoordinatorCalls {
  public:
   // The clock and the connections must outlive the service; `connections` is
   // null on a Unix socket. If the log holds a run, the service continues it;
@@ -70,8 +75,8 @@ class CoordinatorService final : public wire::Coordinator::CallbackService {
       grpc::CallbackServerContext* context,
       const wire::StreamEventsRequest* request) override;
   grpc::ServerUnaryReactor* Lookup(grpc::CallbackServerContext* context,
-                                   const wire::LookupRequest* request,
-                                   wire::LookupResponse* response) override;
+                                   const grpc::ByteBuffer* request,
+                                   grpc::ByteBuffer* response) override;
 
  private:
   template <typename Request, typename... Others>

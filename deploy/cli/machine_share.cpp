@@ -8,10 +8,9 @@
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "parallel/plan/plan_parts.h"
-#include "parallel/planner/model_layers.h"
 #include "parallel/planner/plan_memory.h"
 #include "parallel/planner/plan_search.h"
-#include "parallel/planner/planner.h"
+#include "parallel/planner/requested_plan.h"
 #include "parallel/predict/host_memory.h"
 
 namespace headroom::cli {
@@ -113,16 +112,6 @@ void set_limits(const MachineShare& share, int64_t tensors,
   }
 }
 
-// No value if the model cannot be read, which is refused elsewhere.
-std::optional<std::vector<layers::LayerCost>> layers_of(
-    const configs::RunConfig& config) {
-  try {
-    return planner::model_layers(config);
-  } catch (const Error&) {
-    return std::nullopt;
-  }
-}
-
 void bound_threads(const MachineShare& share, configs::RunConfig& config,
                    std::vector<std::string>& lines) {
   const MachineLimits& machine = share.machine;
@@ -159,12 +148,12 @@ bool limit_largest_batch(const MachineShare& share,
   return true;
 }
 
-bool give_loaders_more(const MachineShare& share, configs::RunConfig& config) {
-  const std::vector<layers::LayerCost> layers = planner::model_layers(config);
-  const plan::Plan plan = planner::choose_plan(config, share.world_size, layers)
-                              .plan.value_or(plan::Plan());
-  const int64_t least =
-      predict::host_memory(config, plan, layers, {}).least_bytes_unseen();
+bool give_loaders_more(const MachineShare& share, planner::PlanSearch& search,
+                       configs::RunConfig& config) {
+  const plan::Plan plan =
+      search.best(config, share.world_size).plan.value_or(plan::Plan());
+  const int64_t least = predict::host_memory(config, plan, search.layers(), {})
+                            .least_bytes_unseen();
   if (config.synthetic_input || share.given.contains("host_memory_limit") ||
       least <= config.host_memory_limit) {
     return false;
@@ -177,21 +166,21 @@ bool give_loaders_more(const MachineShare& share, configs::RunConfig& config) {
 }
 
 MachineBounds bound_by_machine(const MachineShare& share,
+                               planner::PlanSearch& search,
                                configs::RunConfig& config) {
   MachineBounds bounds;
   const MachineLimits& machine = share.machine;
   bounds.lines.push_back(
       machine.memory_is_of_container ? "memory: " + machine.memory_text() : "");
-  const auto layers = layers_of(config);
-  if (machine.memory_bytes > 0 && layers &&
+  if (machine.memory_bytes > 0 && !search.layers().empty() &&
       config.global_batch_size != configs::kLargestBatch) {
     const plan::Plan plan =
-        planner::choose_plan(config, share.world_size, *layers)
-            .plan.value_or(plan::Plan());
+        search.best(config, share.world_size).plan.value_or(plan::Plan());
     const bool is_known =
         trains_on_cpu(config) && !plan.predicted_peak_bytes.empty();
     set_limits(share, is_known ? planner::fullest_rank_bytes(plan) : 0,
-               predict::host_memory(config, plan, *layers, {}), config, bounds);
+               predict::host_memory(config, plan, search.layers(), {}), config,
+               bounds);
   }
   bound_threads(share, config, bounds.lines);
   std::erase(bounds.lines, "");
@@ -200,16 +189,15 @@ MachineBounds bound_by_machine(const MachineShare& share,
 
 void require_same_training(const MachineBounds& bounds, int world_size,
                            const planner::RemedyScope& scope,
+                           planner::PlanSearch& search,
                            configs::RunConfig& config) {
   if (!bounds.bounds_plan) return;
-  const std::vector<layers::LayerCost> layers = planner::model_layers(config);
   const bool may_offload = asks_offload(config);
   const auto is_same = [&](const configs::RunConfig& trial,
                            const plan::Plan& plan) {
     return !planner::shrinks_groups(trial, plan) &&
            (may_offload || !plan::offloads(plan));
   };
-  planner::PlanSearch search(layers);
   const auto found = search.best(config, world_size);
   if (found.plan && is_same(config, *found.plan)) return;
   if (!found.plan && found.exit_code != ExitCode::kNoPlan) return;

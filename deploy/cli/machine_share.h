@@ -16,6 +16,7 @@
 
 #include "configs/run_config.h"
 #include "parallel/machine/machine_limits.h"
+#include "parallel/planner/plan_search.h"
 #include "parallel/planner/remedies.h"
 
 namespace headroom::cli {
@@ -39,17 +40,23 @@ struct MachineBounds {
 // (exit 3) if they cannot fit.
 bool limit_largest_batch(const MachineShare& share, configs::RunConfig& config);
 
+// The functions below plan the run with `search`, so that a later plan of the
+// same request finds its predictions there.
+
 // If the loaders need more for the batch that limit_largest_batch() led to,
 // moves bytes from the tensors' limit to the loaders' limit and returns true:
 // the batch must be chosen again. Throws as limit_largest_batch().
-bool give_loaders_more(const MachineShare& share, configs::RunConfig& config);
+bool give_loaders_more(const MachineShare& share, planner::PlanSearch& search,
+                       configs::RunConfig& config);
 
 // Sets the limits that are needed and that the user did not set: first
 // --host-memory-limit, because a smaller loader costs least, then
 // --memory-limit. No line if neither the container has a limit nor one was set
-// here. REQUIRES: config.threads is set. Throws Error (exit 3) if a container
-// has no room for the programs and the loaders.
+// here. A search without layers, of a model that cannot be read, sets none.
+// REQUIRES: config.threads is set. Throws Error (exit 3) if a container has no
+// room for the programs and the loaders.
 MachineBounds bound_by_machine(const MachineShare& share,
+                               planner::PlanSearch& search,
                                configs::RunConfig& config);
 
 // Refuses (exit 3) a run whose plan within the bounds would have other
@@ -58,6 +65,7 @@ MachineBounds bound_by_machine(const MachineShare& share,
 // plan without offload fits. Call it when the labels are known.
 void require_same_training(const MachineBounds& bounds, int world_size,
                            const planner::RemedyScope& scope,
+                           planner::PlanSearch& search,
                            configs::RunConfig& config);
 
 }  // namespace headroom::cli

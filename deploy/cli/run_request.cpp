@@ -33,6 +33,7 @@
 #include "parallel/plan/layout.h"
 #include "parallel/planner/largest_batch.h"
 #include "parallel/planner/model_layers.h"
+#include "parallel/planner/plan_search.h"
 #include "parallel/planner/planner.h"
 #include "parallel/planner/saved_plan.h"
 #include "proto/version.h"
@@ -210,9 +211,17 @@ void check_devices(const configs::RunConfig& config,
   }
 }
 
+// The format that a remedy may advise in place of a wider one: none that a
+// check may refuse when the run begins.
+template <typename Choice>
+configs::Precision advised_precision(const Choice& automatic) {
+  return automatic.checks_float16 ? configs::Precision::kFp32
+                                  : automatic.precision;
+}
+
 // Chooses device and precision from this machine's cards. The choice is final
 // if no other node takes part; otherwise it is a guess until the other nodes
-// have registered. Returns the precision that --precision auto would give.
+// have registered. Returns the precision that a remedy may advise.
 configs::Precision settle_as_here(const NodeCards& here, bool only_plans,
                                   RunRequest& request) {
   configs::RunConfig& config = request.config;
@@ -232,6 +241,7 @@ configs::Precision settle_as_here(const NodeCards& here, bool only_plans,
   open.precision = configs::Precision::kAuto;
   config.device = choice.device;
   config.precision = choice.precision;
+  config.checks_float16 = choice.checks_float16;
   request.devices = choice.text;
   for (const int64_t card : node.slot_cards) {
     if (card >= 0 && card < std::ssize(here.lines)) {
@@ -241,7 +251,7 @@ configs::Precision settle_as_here(const NodeCards& here, bool only_plans,
   if (!choice.reason.empty() && request.num_agents == 1) {
     request.notes.push_back(coordinator::precision_line(config, choice.reason));
   }
-  return coordinator::choose_devices(open, nodes).precision;
+  return advised_precision(coordinator::choose_devices(open, nodes));
 }
 
 // Whether the option may not change, as the state of the committed steps
@@ -304,10 +314,11 @@ bool chooses_plan(const std::vector<configs::FlagUse>& uses) {
   });
 }
 
-void use_saved_plan(RunRequest& request) {
-  const planner::SavedPlan saved = planner::read_saved_plan(
-      request.run_directory, request.config, request.expected_workers(),
-      planner::layers_for_plan(request.config));
+void use_saved_plan(const std::vector<layers::LayerCost>& layers,
+                    RunRequest& request) {
+  const planner::SavedPlan saved =
+      planner::read_saved_plan(request.run_directory, request.config,
+                               request.expected_workers(), layers);
   request.saved_plan = saved.plan.has_value();
   if (saved.plan) {
     request.notes.push_back("plan: as saved: " + saved.plan->reason);
@@ -334,11 +345,10 @@ std::set<std::string> kept_keys(const configs::RunConfig& config,
 // The plan; a refusal begins with the machine's bounds, which are not printed
 // otherwise.
 plan::Plan plan_within(const std::vector<std::string>& bounds,
-                       const RunRequest& request,
-                       const std::vector<layers::LayerCost>& layers) {
+                       const RunRequest& request, planner::PlanSearch& search) {
   try {
     return planner::plan_or_throw(request.config, request.expected_workers(),
-                                  layers, request.remedies);
+                                  search, request.remedies);
   } catch (const Error& error) {
     if (bounds.empty() || error.exit_code() != ExitCode::kNoPlan) throw;
     throw Error(error.tag(), joined(bounds, "; ") + ": " + error.text(),
@@ -350,11 +360,11 @@ plan::Plan plan_within(const std::vector<std::string>& bounds,
 // `by_machine`: the limits are the machine's, so that no larger --memory-limit
 // helps.
 std::string set_largest_batch(configs::RunConfig& config, int world_size,
+                              const std::vector<layers::LayerCost>& layers,
                               bool by_machine) {
   planner::BatchChoice choice;
   try {
-    choice = planner::largest_batch(config, world_size,
-                                    planner::model_layers(config));
+    choice = planner::largest_batch(config, world_size, layers);
   } catch (const Error& error) {
     if (!by_machine || error.exit_code() != ExitCode::kNoPlan) throw;
     throw Error(error.tag(), error.text(),
@@ -547,7 +557,7 @@ RunRequest make_run_request(const CommandLine& line,
     const std::vector cards = {*elsewhere};
     const std::string precision = coordinator::settle_precision(config, cards);
     if (!precision.empty()) request.notes.push_back(precision);
-    automatic = coordinator::choose_precision(config, cards).precision;
+    automatic = advised_precision(coordinator::choose_precision(config, cards));
   } else {
     automatic = settle_as_here(here, only_plans, request);
   }
@@ -586,7 +596,10 @@ RunRequest make_run_request(const CommandLine& line,
     return std::pair(config.memory_limit, config.host_memory_limit);
   };
   const auto limits_before = limits_of();
-  const MachineBounds bounds = bound_by_machine(share, config);
+  const std::vector<layers::LayerCost> layers =
+      planner::layers_for_plan(config);
+  planner::PlanSearch search(layers);
+  const MachineBounds bounds = bound_by_machine(share, search, config);
   // `headroom plan` prints the machine's limits only if they have an effect.
   if (!only_plans || limits_of() != limits_before) {
     request.notes.insert(request.notes.end(), bounds.lines.begin(),
@@ -614,25 +627,24 @@ RunRequest make_run_request(const CommandLine& line,
                             (measures ? ", measured as data.yaml asks" : ""));
   }
   if (config.global_batch_size == configs::kLargestBatch) {
-    std::string note =
-        set_largest_batch(config, request.expected_workers(), limits_batch);
-    if (limits_batch && give_loaders_more(share, config)) {
+    std::string note = set_largest_batch(config, request.expected_workers(),
+                                         layers, limits_batch);
+    if (limits_batch && give_loaders_more(share, search, config)) {
       config.global_batch_size = configs::kLargestBatch;
-      note = set_largest_batch(config, request.expected_workers(), true);
+      note =
+          set_largest_batch(config, request.expected_workers(), layers, true);
     }
     request.notes.push_back(note);
   }
   if (is_resumed && !only_plans && !chooses_plan(line.run_flags)) {
-    use_saved_plan(request);
+    use_saved_plan(layers, request);
   }
   if (!request.saved_plan) {
     require_same_training(bounds, request.expected_workers(), request.remedies,
-                          config);
+                          search, config);
   }
   if (must_fit && !request.saved_plan) {
-    const std::vector<layers::LayerCost> layers =
-        planner::layers_for_plan(config);
-    const plan::Plan plan = plan_within(bounds.lines, request, layers);
+    const plan::Plan plan = plan_within(bounds.lines, request, search);
     if (line.command == "train" && config.memory_limit > 0) {
       request.notes.push_back("plan: " + plan.reason);
     }
@@ -654,6 +666,7 @@ RunRequest make_run_request(const CommandLine& line,
   if (place && place->size > 1 && asked.device != kCpuDevice) {
     config.device = asked.device;
     config.precision = asked.precision;
+    config.checks_float16 = asked.checks_float16;
     request.devices = is_automatic_device(asked.device)
                           ? "on what the nodes have"
                           : "cards " + asked.device + " of each node";

@@ -121,7 +121,7 @@ CoreTurn::Clock::duration CoreTurn::patience_after(
                                      kMostPatience);
 }
 
-CoreTurn::Clock::duration CoreTurn::processor_time() {
+std::chrono::nanoseconds processor_time() {
   timespec time{};
   ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
   return std::chrono::seconds(time.tv_sec) +

@@ -22,6 +22,10 @@
 
 namespace headroom {
 
+// The processor time of all threads of this process. Does not grow while the
+// process is stopped. Any thread.
+std::chrono::nanoseconds processor_time();
+
 class CoreTurn {
  public:
   using Clock = std::chrono::steady_clock;
@@ -62,9 +66,6 @@ class CoreTurn {
   static Clock::duration patience_after(Clock::duration longest_turn);
 
  private:
-  // The time of all threads; it does not grow while the process is stopped.
-  static Clock::duration processor_time();
-
   // Files with locks. A process holds `next_` while it waits for `turn_`, so a
   // process that has just ended its turn cannot overtake it. -1: no turns.
   int next_ = -1, turn_ = -1;

@@ -14,6 +14,11 @@ PlanDecision plan_or_remedy(const configs::RunConfig& config, int world_size,
                             const std::vector<layers::LayerCost>& layers,
                             const RemedyScope& scope) {
   PlanSearch search(layers);
+  return plan_or_remedy(config, world_size, search, scope);
+}
+
+PlanDecision plan_or_remedy(const configs::RunConfig& config, int world_size,
+                            PlanSearch& search, const RemedyScope& scope) {
   PlanDecision decision = search.best(config, world_size);
   if (decision.exit_code == ExitCode::kNoPlan) {
     decision.remedy =
@@ -25,8 +30,14 @@ PlanDecision plan_or_remedy(const configs::RunConfig& config, int world_size,
 plan::Plan plan_or_throw(const configs::RunConfig& config, int world_size,
                          const std::vector<layers::LayerCost>& layers,
                          const RemedyScope& scope) {
+  PlanSearch search(layers);
+  return plan_or_throw(config, world_size, search, scope);
+}
+
+plan::Plan plan_or_throw(const configs::RunConfig& config, int world_size,
+                         PlanSearch& search, const RemedyScope& scope) {
   const PlanDecision decision =
-      plan_or_remedy(config, world_size, layers, scope);
+      plan_or_remedy(config, world_size, search, scope);
   if (decision.plan) return *decision.plan;
   throw Error("plan", decision.reason, decision.remedy, decision.exit_code);
 }

@@ -3,7 +3,8 @@
 // batch can be split, so code that starts processes calls it first.
 //
 // These functions answer one question each. Several questions about one model
-// are faster with one PlanSearch (plan_search.h).
+// are faster with one PlanSearch (plan_search.h), which the functions take in
+// place of the layers.
 #pragma once
 
 #include <vector>
@@ -25,11 +26,15 @@ PlanDecision choose_plan(const configs::RunConfig& config, int world_size,
 PlanDecision plan_or_remedy(const configs::RunConfig& config, int world_size,
                             const std::vector<layers::LayerCost>& layers,
                             const RemedyScope& scope = {});
+PlanDecision plan_or_remedy(const configs::RunConfig& config, int world_size,
+                            PlanSearch& search, const RemedyScope& scope = {});
 
 // Like plan_or_remedy(), but throws a refusal as Error (tag "plan").
 plan::Plan plan_or_throw(const configs::RunConfig& config, int world_size,
                          const std::vector<layers::LayerCost>& layers,
                          const RemedyScope& scope = {});
+plan::Plan plan_or_throw(const configs::RunConfig& config, int world_size,
+                         PlanSearch& search, const RemedyScope& scope = {});
 
 // Throws if the run has a plan neither on the CPU nor on cards. Call it if the
 // device may not be chosen yet.

@@ -88,6 +88,12 @@ TEST(Fault, AnErrorOfTheDeviceStrikesInAStep) {
   }
 }
 
+TEST(Fault, TheCheckOfFloat16Fails) {
+  const std::string text = "nan@rank=1,step=0,phase=check";
+  EXPECT_EQ(to_string(parse_faults(text)[0]), text);
+  EXPECT_EQ(parse_faults(text)[0].phase, Fault::Phase::kCheck);
+}
+
 TEST(Fault, AnAllocationFailsInThePassThatItNames) {
   for (const char* phase : {"forward", "backward"}) {
     const std::string text =
@@ -116,7 +122,8 @@ TEST(Fault, FaultsAreNamed) {
       {"oom@step=1,step=2", "given twice"},
       {"nan@step=1,allocation=2", "does not belong to nan"},
       {"oom@phase=lunch", "there is no phase 'lunch'"},
-      {"nan@phase=vote", "NAME=NUMBER"},
+      {"nan@phase=vote", "nan has no phase 'vote'"},
+      {"kill@phase=check", "kill has no phase 'check'"},
       {"ballast@step=1", "bytes are missing"},
       {"pause@step=1", "seconds are missing"},
       {"hang@seconds=1", "does not belong to hang"},

@@ -181,6 +181,44 @@ TEST(Device, AResumedRunRendersTheSameSamples) {
   }
 }
 
+// Cards that are known for NaN in float16: the run checks it first. `flags`
+// follow those of train_fp64().
+Finished on_gtx_16(const std::string& name,
+                   const std::vector<std::string>& flags) {
+  setenv("HEADROOM_TEST_CARD_NAME", "NVIDIA GeForce GTX 1660 Ti", 1);
+  const Finished run = finished(
+      name, joined({"--device", "0,1", "--layout", "data=2", "--backend",
+                    "gloo", "--noval", "--precision", "auto"},
+                   flags));
+  unsetenv("HEADROOM_TEST_CARD_NAME");
+  return run;
+}
+
+TEST(Device, Float16IsUsedIfItsCheckPasses) {
+  const PluginOf device(kPlugin);
+  const Finished run = on_gtx_16("run", {});
+  EXPECT_THAT(
+      reasons(run, "devices"),
+      Contains(HasSubstr("precision: fp16 has passed its check: float16 "
+                         "gives a loss of ")));
+  ASSERT_EQ(run.steps.size(), kSteps);
+  EXPECT_EQ(run.steps.front().at("generation"), 1);
+  EXPECT_TRUE(run.steps.front().contains("loss_scale"));
+}
+
+TEST(Device, AFailedCheckOfFloat16TrainsInFloat32) {
+  const PluginOf device(kPlugin);
+  const Finished run =
+      on_gtx_16("run", {"--inject", "nan@rank=1,step=0,phase=check"});
+  EXPECT_THAT(reasons(run, "devices"),
+              Contains("precision: fp32, as the check of fp16 failed on rank "
+                       "1: a NaN was injected"));
+  ASSERT_EQ(run.steps.size(), kSteps);
+  EXPECT_EQ(run.steps.front().at("generation"), 2);
+  EXPECT_FALSE(run.steps.front().contains("loss_scale"));
+  EXPECT_THAT(run.summary.at("precision"), "fp32");
+}
+
 // The killed worker's successor gets the device and its peer's state, and
 // repeats the lost step.
 TEST(Device, AKilledProcessCostsNoStep) {

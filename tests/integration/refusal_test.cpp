@@ -301,6 +301,18 @@ TEST_P(RefusedPlan, PrintsACommandThatFits) {
   EXPECT_GE(count, 2) << refused.err;
 }
 
+TEST(PlanForGtx16, SaysWhatFloat32WouldTake) {
+  const std::vector<std::string> words = {
+      program("headroom"), "plan",  "--gpu", "GTX 1650", "--cfg",
+      "yolov5s",           "--img", "640",   "--batch",  "8"};
+  const ProgramResult plan = run_program(words, fresh_folder());
+  EXPECT_EQ(plan.exit_code, 0) << plan.err;
+  EXPECT_THAT(plan.err, HasSubstr("precision: fp16, as GTX 1650 has no bf16"));
+  EXPECT_THAT(plan.err,
+              HasSubstr("in fp32, which it takes if the check fails, the "
+                        "tensors of the fullest card take "));
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Examples, RefusedPlan,
     ::testing::Values(

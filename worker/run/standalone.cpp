@@ -243,6 +243,12 @@ class Control final : public StandaloneControl {
 
   // Ends the run: no coordinator chooses another plan.
   void leave_generation(const control::LeftGeneration& left) override {
+    if (!left.float16_error.empty()) {
+      return close({.exit_code = static_cast<int>(ExitCode::kResource),
+                    .reason = "the check of fp16 failed on " +
+                              left.float16_error +
+                              ": set precision: fp32 in run.yaml"});
+    }
     close({.exit_code = static_cast<int>(ExitCode::kResource),
            .reason =
                cat("out of memory with the leanest activations after step ",

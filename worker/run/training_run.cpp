@@ -21,6 +21,7 @@
 #include "worker/memory/box_bound_monitor.h"
 #include "worker/memory/memory_trace.h"
 #include "worker/run/epoch_end.h"
+#include "worker/run/float16_check.h"
 #include "worker/run/run_checkpoints.h"
 #include "worker/run/run_context.h"
 #include "worker/run/run_device.h"
@@ -56,6 +57,9 @@ struct TrainingRun::Implementation {
         start(announced_point(assignment)) {}
 
   RunOutcome run(collectives::Communicator& communicator);
+  // Checks the devices before the run computes in float16, if the run asks for
+  // it. Returns an outcome if the run must use float32. Collective.
+  std::optional<RunOutcome> try_float16(collectives::Communicator& world);
   // Checks everything that may refuse the run; the run directory comes last.
   void prepare(collectives::Communicator& communicator);
   // Gives the mesh's new connections to all its users. Collective.
@@ -144,6 +148,7 @@ RunOutcome TrainingRun::Implementation::run(
   if (source) {
     reconnect();
   } else {
+    if (auto refused = try_float16(communicator)) return *refused;
     const memory::PhaseWatch start_up("start-up", context.device.memory());
     prepare(communicator);
     connect_shards();
@@ -160,6 +165,29 @@ RunOutcome TrainingRun::Implementation::run(
   }
   validation_parts = trainer->ladder().validation_parts;
   return train();
+}
+
+std::optional<RunOutcome> TrainingRun::Implementation::try_float16(
+    collectives::Communicator& world) {
+  if (!is_float16_check_due(context)) return std::nullopt;
+  const DeviceMemorySample before(context.device);
+  const Float16Check check = check_float16(context, world);
+  // The first step finds these libraries loaded.
+  carried.footprint.libraries += before.taken_since().value_or(0);
+  if (check.error.empty()) {
+    if (context.rank == 0) {
+      context.report(EventKind::kDevices, 0,
+                     "precision: fp16 has passed its check: " + check.summary);
+    }
+    return std::nullopt;
+  }
+  control::LeftGeneration left;
+  left.was_asked = true;
+  left.float16_error = check.error;
+  return RunOutcome{.exit_code = static_cast<int>(ExitCode::kResource),
+                    .reason = check.error,
+                    .result_json = "",
+                    .left = std::move(left)};
 }
 
 void TrainingRun::Implementation::reconnect() {

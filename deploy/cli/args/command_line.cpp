@@ -98,10 +98,10 @@ class Parser {
       const std::string name = spelling_of(words[at]);
       if (!is_flag(name)) {
         take_word(words, at);
-      } else if (const auto* flag = find_absent(name)) {
-        take_absent(*flag, words, at);
       } else if (const Option* option = find_option(name)) {
         take_option(*option, words, at);
+      } else if (const auto* flag = find_absent(name)) {
+        take_absent(*flag, words, at);
       } else {
         configs::answer_unknown_flag(line_.command, name);
       }

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "configs/run_config.h"
 #include "deploy/cli/annex.h"
@@ -30,9 +31,12 @@
 #include "parallel/base/run_files.h"
 #include "parallel/base/terminal.h"
 #include "parallel/base/text.h"
+#include "parallel/base/units.h"
 #include "parallel/machine/machine_limits.h"
 #include "parallel/plan/plan.h"
 #include "parallel/plan/plan_json.h"
+#include "parallel/planner/plan_memory.h"
+#include "parallel/planner/planner.h"
 
 namespace headroom::cli {
 
@@ -87,6 +91,20 @@ void say_notes(const CommandLine& line, const RunRequest& request) {
       std::fprintf(stderr, "%s\n", note.c_str());
     }
   }
+}
+
+// What the run takes if the check of fp16 fails, so that nobody learns at the
+// start of a training that it does not fit then.
+std::string float32_note(configs::RunConfig config, int world_size,
+                         const std::vector<layers::LayerCost>& layers) {
+  config.precision = configs::Precision::kFp32;
+  const planner::PlanDecision wide =
+      planner::choose_plan(config, world_size, layers);
+  return "precision: train checks one step in fp16 first; in fp32, which it "
+         "takes if the check fails, " +
+         (wide.plan ? "the tensors of the fullest card take " +
+                          format_bytes(planner::fullest_rank_bytes(*wide.plan))
+                    : "it is refused: " + wide.reason);
 }
 
 // Ranks the machines of a price list. Returns the exit code.
@@ -211,6 +229,10 @@ int plan_command(const CommandLine& asked) {
   report.forecast =
       forecast_of(given, machines, request.config, report.plan, report.layers);
   report.unusable = unusable;
+  if (request.config.checks_float16) {
+    request.notes.push_back(
+        float32_note(request.config, world_size, report.layers));
+  }
   const int exit_code =
       unusable.empty() ? 0 : static_cast<int>(ExitCode::kNoPlan);
   if (has_judged_anchors(request.config)) {

@@ -55,9 +55,9 @@ TEST(PrecisionChoice, AutomaticIsThatOfTheCards) {
   EXPECT_EQ(named.precision, configs::Precision::kFp32);
 }
 
-// Cards of capability 7.5: with tensor cores float16 is fast, without them it
-// is known for NaN.
-TEST(PrecisionChoice, Float16NeedsTensorCores) {
+// Cards of capability 7.5: with tensor cores float16 is used, without them it
+// is known for NaN, and must pass a check.
+TEST(PrecisionChoice, Float16NeedsTensorCoresOrACheck) {
   for (const char* name : {"Tesla T4", "NVIDIA GeForce RTX 2060"}) {
     EXPECT_EQ(chosen(cards_of({75}, name), "all"),
               "fp16 precision: fp16, as the card has no bf16 (compute "
@@ -69,9 +69,10 @@ TEST(PrecisionChoice, Float16NeedsTensorCores) {
        {"NVIDIA GeForce GTX 1650", "NVIDIA GeForce GTX 1660 Ti",
         "a card that the table lacks"}) {
     EXPECT_EQ(chosen(cards_of({75}, name), "all"),
-              std::string("fp32 precision: fp32, as ") + name +
-                  " is not known to have tensor cores, and cards without them "
-                  "give NaN in float16")
+              std::string("fp16 precision: fp16, as ") + name +
+                  " has no bf16, and is not known to have tensor cores; the "
+                  "loss is scaled; one step is checked first, and fp32 taken "
+                  "if it fails; --precision fp32 is slower, and rounds less")
         << name;
   }
 }

@@ -7,9 +7,14 @@
 #include <string>
 #include <vector>
 
+#include "configs/layers/layer_cost.h"
+#include "configs/layers/model_table.h"
 #include "coordinator/log/run_state_snapshot.h"
 #include "coordinator/run/run_state.h"
 #include "parallel/base/check.h"
+#include "parallel/plan/layout.h"
+#include "parallel/planner/plan_memory.h"
+#include "parallel/planner/planner.h"
 
 namespace headroom::coordinator {
 namespace {
@@ -35,10 +40,13 @@ Node machine_of(const std::string& name, int cards, int capability = 90,
 
 struct TwoNodes {
   explicit TwoNodes(const std::string& device = "auto")
-      : config(configured(device)), state(options(), config, now) {}
+      : TwoNodes(configured(device)) {}
+  explicit TwoNodes(const configs::RunConfig& asked)
+      : config(asked), state(options(), config, now) {}
 
   static configs::RunConfig configured(const std::string& device) {
     configs::RunConfig config;
+    config.cfg = "yolov5n";
     config.global_batch_size = 16;
     config.device = device;
     return config;
@@ -47,6 +55,7 @@ struct TwoNodes {
     RunOptions options;
     options.quorum.expected_workers = 2;
     options.run_directory = "/runs/exp";
+    options.layers = layers::layer_costs(layers::load_model_table("yolov5n"));
     return options;
   }
 
@@ -97,6 +106,76 @@ TEST(RunDevices, OneOlderCardDecidesThePrecision) {
   TwoNodes run;
   run.start(machine_of("a", 1), machine_of("b", 1, 75));
   EXPECT_EQ(run.settled().precision, configs::Precision::kFp16);
+}
+
+// Two machines with a card of GTX 16 each, whose workers have begun the check.
+struct TwoGtx16 : TwoNodes {
+  explicit TwoGtx16(const configs::RunConfig& asked = configured("auto"))
+      : TwoNodes(asked) {
+    start(gtx16("a"), gtx16("b"));
+  }
+  static Node gtx16(const std::string& name) {
+    Node node = machine_of(name, 1, 75);
+    node.cards[0].name = "NVIDIA GeForce GTX 1660 Ti";
+    return node;
+  }
+  void fail_the_check() {
+    const std::string error = "rank 1: float16 gives a loss of nan";
+    for (const char* worker : {"a-0", "b-0"}) {
+      EXPECT_EQ(state.generation_left(
+                    now, worker,
+                    leaving_of({.was_asked = true, .float16_error = error})),
+                std::nullopt);
+    }
+    state.tick(now);
+  }
+};
+
+TEST(RunDevices, AFailedCheckOfFloat16MakesAGenerationInFloat32) {
+  TwoGtx16 run;
+  EXPECT_EQ(run.settled().precision, configs::Precision::kFp16);
+  EXPECT_TRUE(run.settled().checks_float16);
+  run.lines();
+  run.fail_the_check();
+  ASSERT_EQ(run.state.phase(), RunPhase::kRunning) << run.state.reason();
+  EXPECT_EQ(run.state.generation().number, 2u);
+  EXPECT_EQ(run.state.generation().begin, ResumePoint());
+  EXPECT_FALSE(run.state.generation().keeps_state);
+  EXPECT_THAT(run.state.reason(), HasSubstr("the check of fp16 failed"));
+  EXPECT_EQ(run.settled().precision, configs::Precision::kFp32);
+  EXPECT_FALSE(run.settled().checks_float16);
+  EXPECT_EQ(run.lines(), std::vector<std::string>{
+                             "warning: precision: fp32, as the check of fp16 "
+                             "failed on rank 1: float16 gives a loss of nan"});
+  // A coordinator that restarts goes on in float32.
+  RunState again(TwoNodes::options(), run.config, run.now);
+  RunStateSnapshot::restore(again, RunStateSnapshot::of(run.state), run.now,
+                            std::chrono::seconds(1));
+  EXPECT_EQ(again.settled_config_yaml(), run.state.settled_config_yaml());
+}
+
+TEST(RunDevices, AFailedCheckOfFloat16EndsARunThatHasNoPlanInFloat32) {
+  configs::RunConfig config = TwoNodes::configured("auto");
+  config.layout = plan::parse_layout("data=2");
+  config.activations = "keep";
+  config.micro_batch_size = config.batch_norm_group_size = 8;
+  auto bytes_in = [config](configs::Precision precision) mutable {
+    config.device = "all";
+    config.precision = precision;
+    return planner::fullest_rank_bytes(
+        *planner::choose_plan(config, 2, TwoNodes::options().layers).plan);
+  };
+  config.memory_limit = (bytes_in(configs::Precision::kFp16) +
+                         bytes_in(configs::Precision::kFp32)) /
+                        2;
+  TwoGtx16 run(config);
+  ASSERT_EQ(run.state.phase(), RunPhase::kRunning) << run.state.reason();
+  run.fail_the_check();
+  EXPECT_EQ(run.state.phase(), RunPhase::kFailed);
+  EXPECT_EQ(run.state.exit_code(), static_cast<int>(ExitCode::kNoPlan));
+  EXPECT_THAT(run.state.reason(),
+              HasSubstr("the check of fp16 failed on rank 1: float16 gives a "
+                        "loss of nan, and in fp32 "));
 }
 
 TEST(RunDevices, WithoutCardsTheRunIsOnTheCpu) {

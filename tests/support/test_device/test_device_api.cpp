@@ -45,7 +45,10 @@ class TestDeviceApi final : public devices::DeviceApi {
     devices::DeviceInfo info;
     info.index = device;
     info.uuid = "GPU-test-" + std::to_string(number);
-    info.name = "test device";
+    // The name of a card of compute capability 7.5, in whose place it is.
+    const char* const card = std::getenv("HEADROOM_TEST_CARD_NAME");
+    info.name = card == nullptr ? "test device" : card;
+    if (card != nullptr) info.compute_capability = 75;
     info.bus_address = "0000:0" + std::to_string(number + 1) + ":00.0";
     info.total_bytes = TestDeviceMemory::kBytes;
     return info;

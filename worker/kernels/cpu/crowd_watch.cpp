@@ -1,7 +1,6 @@
 #include "worker/kernels/cpu/crowd_watch.h"
 
 #include <sched.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -41,16 +40,6 @@ double waiting_seconds() {
   return sum;
 }
 
-double own_seconds() {
-  rusage use{};
-  getrusage(RUSAGE_SELF, &use);
-  const auto seconds = [](const timeval& time) {
-    return static_cast<double>(time.tv_sec) +
-           1e-6 * static_cast<double>(time.tv_usec);
-  };
-  return seconds(use.ru_utime) + seconds(use.ru_stime);
-}
-
 double all_seconds() {
   std::ifstream file("/proc/stat");
   cpu_set_t cores;
@@ -65,7 +54,8 @@ double now_seconds() {
 }
 
 CrowdSigns totals() {
-  return {now_seconds(), waiting_seconds(), own_seconds(), all_seconds()};
+  const std::chrono::duration<double> own = processor_time();
+  return {now_seconds(), waiting_seconds(), own.count(), all_seconds()};
 }
 
 // The waiting time may fall, because threads that have ended do not count.
