@@ -285,6 +285,16 @@ std::string answer_unknown_flag(const std::string& command,
         "ask headroom plan, and leave it out here: a run takes what "
         "--device and --memory-limit give it");
   }
+  for (const auto& [other, flags] : answers().absent) {
+    const bool is_there = std::ranges::any_of(
+        flags, [&](const auto& flag) { return key_of(flag.spelling) == key; });
+    if (!is_there) continue;
+    throw Error("config",
+                spelling + ": YOLOv5 or yolo has this for " +
+                    (other == "run" ? "training" : other) +
+                    ", not for headroom " + command,
+                "leave it out");
+  }
   std::vector<std::string> known = {"--help"};
   for (const auto* options : {&run_options(), &command_options()}) {
     for (const Option& option : *options) {

@@ -62,7 +62,8 @@ std::optional<std::string> absent_choice(const std::string& key,
 // Handles `spelling`, which is not a flag of `command`. For an ignored flag,
 // returns the line to log. Otherwise throws Error: with the absent flag's
 // message, with --set for a key that has no flag, with the command that has
-// this flag, or "unknown flag" with the nearest flag of `command`.
+// this flag, here or in another program, or "unknown flag" with the nearest
+// flag of `command`.
 std::string answer_unknown_flag(const std::string& command,
                                 const std::string& spelling);
 

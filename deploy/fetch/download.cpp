@@ -9,6 +9,7 @@
 #include <cctype>
 #include <cerrno>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <memory>
@@ -46,7 +47,15 @@ enum CurlCode {
   kWriteError = 23,
   kRangeError = 33,  // the server cannot continue at an offset
   kTooManyRedirects = 47,
+  kUnknownCertificate = 60,
 };
+
+// The variable that names the file of trusted authorities.
+const char* authorities_variable() {
+  const char* const of_curl = std::getenv("CURL_CA_BUNDLE");
+  return of_curl != nullptr && *of_curl != '\0' ? "CURL_CA_BUNDLE"
+                                                : "SSL_CERT_FILE";
+}
 
 [[noreturn]] void refuse(const std::string& what, const std::string& remedy,
                          ExitCode exit_code = ExitCode::kRequest) {
@@ -223,6 +232,11 @@ class Transfer {
         "--speed-limit", "1", "--speed-time", "60", "--user-agent", "headroom",
         "--suppress-connect-headers", "--dump-header", head_file_, "--output",
         file_, "--write-out", "%{url_effective}\\n", "--url", address_};
+    // Without this, curl ignores SSL_CERT_FILE where SSL_CERT_DIR is set.
+    const char* const authorities = std::getenv(authorities_variable());
+    if (authorities != nullptr && *authorities != '\0') {
+      options.command.insert(options.command.end(), {"--cacert", authorities});
+    }
     if (begin_ > 0) {
       options.command.insert(options.command.end(),
                              {"--continue-at", std::to_string(begin_),
@@ -281,6 +295,13 @@ class Transfer {
              // 429: too many requests
              head_.status >= 500 || head_.status == 429 ? ExitCode::kResource
                                                         : ExitCode::kRequest);
+    }
+    if (code == kUnknownCertificate) {
+      refuse(host_ + " cannot be reached: " + words_,
+             cat("if you trust it, name a file with the certificate of its "
+                 "authority: ",
+                 authorities_variable(), "=FILE"),
+             ExitCode::kResource);
     }
     if (head_.status != 0) refuse_broken(words_);
     refuse(host_ + " cannot be reached: " + words_, kAgain,

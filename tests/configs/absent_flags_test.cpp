@@ -113,6 +113,12 @@ TEST(AbsentFlags, Answers) {
             "[config] --gpu-memory is a flag of headroom plan, not of headroom "
             "train: ask headroom plan, and leave it out here: a run takes what "
             "--device and --memory-limit give it");
+  EXPECT_EQ(refusal("train", "--opset"),
+            "[config] --opset: YOLOv5 or yolo has this for export, not for "
+            "headroom train: leave it out");
+  EXPECT_EQ(refusal("detect", "--quad"),
+            "[config] --quad: YOLOv5 or yolo has this for training, not for "
+            "headroom detect: leave it out");
   EXPECT_EQ(refusal("train", "--epoch"),
             "[config] unknown flag --epoch: did you mean '--epochs'?");
   EXPECT_EQ(refusal("val", "--coordinater"),
@@ -145,7 +151,7 @@ const std::map<std::string, std::string> kYoloArguments = {
      "bgr=0.1 mosaic=1 mixup=0.1 cutmix=0.1 copy_paste=0.1 "
      "copy_paste_mode=flip "
      "auto_augment=randaugment erasing=0.4 crop_fraction=1 augmentations=[] "
-     "cfg=custom.yaml"},
+     "cfg=custom.yaml rle=1 angle=1 opset=17 show=True simplify=True"},
     {"val",
      "model=yolov8n.pt data=coco8.yaml imgsz=640 batch=16 save_json=True "
      "save_hybrid=True conf=0.001 iou=0.7 max_det=300 half=True device=0 "
@@ -259,9 +265,9 @@ TEST(AbsentFlags, ModesAndTasksOfYoloHaveAnAnswer) {
     EXPECT_FALSE(command_of_mode(mode).empty()) << mode;
   }
   EXPECT_EQ(command_of_mode("trian"), "");
-  for (const char* word :
-       {"track", "tune", "benchmark", "segment", "pose", "classify", "obb",
-        "checks", "settings", "version", "hub", "solutions", "copy-cfg"}) {
+  for (const char* word : {"track", "tune", "benchmark", "segment", "semantic",
+                           "pose", "classify", "obb", "checks", "settings",
+                           "version", "hub", "solutions", "copy-cfg"}) {
     const OtherWord* const other = find_other_word(word);
     ASSERT_NE(other, nullptr) << word;
     EXPECT_FALSE(other->why.empty() || other->use.empty()) << word;

@@ -57,13 +57,14 @@ int verify(const VerifyRequest& request) {
   };
   const auto splits = labels::verify_data(config, index);
   progress.clear();
-  std::string refusal;
+  std::string refusal, remedy;
   int64_t faults = 0;
   for (const labels::VerifiedSplit& split : splits) {
     faults += split.report.num_faults();
     // Published data sets often have test images without labels.
     if (refusal.empty() && split.report.split != "test") {
       refusal = split.refusal;
+      remedy = split.remedy;
     }
   }
   if (!request.fix_to.empty() && refusal.empty()) {
@@ -85,8 +86,7 @@ int verify(const VerifyRequest& request) {
                  config.test_split_error.c_str());
   }
   if (!refusal.empty()) {
-    const std::string remedy =
-        faults > 0 ? "see the faults above" : "give the images labels";
+    if (faults > 0) remedy = "see the faults above";
     throw Error(
         "verify", "training on " + request.data + " is refused: " + refusal,
         request.fix_to.empty() ? remedy

@@ -239,7 +239,8 @@ std::optional<PlanForecast> forecast_of(
 
 std::string forecast_verdict(const PlanForecast& forecast) {
   const int64_t cards = forecast.basis.machines.cards();
-  return fixed_text(forecast.images_per_second(), 0) + " images/s, " +
+  const double rate = forecast.images_per_second();
+  return fixed_text(rate, rate < 10 ? 1 : 0) + " images/s, " +
          part_text(forecast.step.efficiency()) + " of what " +
          counted(cards, forecast.card == "process" ? "process" : "card") +
          " could compute; a step takes " +

@@ -416,7 +416,16 @@ class FetchTest(unittest.TestCase):
     def test_a_certificate_of_an_unknown_authority_is_refused(self):
         said = self.fetch(code=5, SSL_CERT_FILE=str(self.others / "ca.pem"))
         self.assertIn(f"{self.server.host} cannot be reached: SSL certificate problem", said)
+        self.assertIn("its authority: SSL_CERT_FILE=FILE", said)
         self.assertEqual(self.server.requests, [])
+
+    def test_a_named_authority_counts_beside_a_folder_of_others(self):
+        self.fetch(SSL_CERT_DIR=str(self.others))
+        self.assert_stored(self.server.content)
+
+    def test_of_two_files_of_authorities_the_refusal_names_the_one_that_counts(self):
+        said = self.fetch(code=5, CURL_CA_BUNDLE=str(self.others / "ca.pem"))
+        self.assertIn("its authority: CURL_CA_BUNDLE=FILE", said)
 
     def test_a_certificate_of_another_name_is_refused(self):
         server = self.serve(Server(self.certificates, host="127.0.0.2"))

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <map>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -47,6 +48,7 @@ class CocoLabels : public TableLabels {
       own_.emplace_back().stated = {static_cast<int32_t>(image.height),
                                     static_cast<int32_t>(image.width)};
     }
+    note_folders_in_names(content.images, folder, report);
     std::vector<CocoAnnotation>& all = content.annotations;
     const auto has_crowd = [](const CocoAnnotation& box) { return box.crowd; };
     if (!all.empty() && std::ranges::all_of(all, has_crowd)) {
@@ -94,7 +96,10 @@ class CocoLabels : public TableLabels {
       rules.at(place(box.line), name_of(box));
       auto extent = extent_of_box(box);
       if (!extent) {
-        rules.drop(DataFaultKind::kBadLine, "bbox is no list of 4 numbers");
+        rules.drop(DataFaultKind::kBadLine,
+                   box.num_bbox == 0
+                       ? "no bbox, and no outline as lists of points"
+                       : "bbox is no list of 4 numbers");
         continue;
       }
       const auto name = category_names_.find(box.category_id);
@@ -160,6 +165,23 @@ class CocoLabels : public TableLabels {
     const auto& [x, y, w, h] = box.bbox;
     if (units_ == Units::kCorners) return BoxExtent{x, y, w, h};
     return BoxExtent{x, y, x + w, y + h};
+  }
+
+  // Some programs write file_name with the folders or the address that the
+  // image had there. Judges by the first image.
+  void note_folders_in_names(const std::vector<CocoImage>& images,
+                             const fs::path& folder, DataReport& report) {
+    if (images.empty()) return;
+    const std::string& name = images.front().file_name;
+    const fs::path here = folder / fs::path(name).filename();
+    std::error_code error;
+    if (here == folder / name || fs::exists(folder / name, error) ||
+        !fs::exists(here, error)) {
+      return;
+    }
+    report.notes.push_back(report.split + ": file_name '" + name + "' in " +
+                           file_ + " leads to no image, but " + here.string() +
+                           " is there: remove the folders from file_name");
   }
 
   // Finds out whether the boxes are fractions or corners, and reports this.

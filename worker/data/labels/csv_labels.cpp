@@ -4,6 +4,7 @@
 //   filename,width,height,class,xmin,ymin,xmax,ymax
 //   a.jpg,640,480,cat,10,20,110,220
 //
+// Semicolons or tabs may separate the columns, as spreadsheets write them.
 // Corners are pixels of the image, or fractions if all corners of the table lie
 // within 0 to 1. The columns width and height are compared with the image's
 // size (BoxRules::labelled_at). If the data file names the table, an image
@@ -48,9 +49,17 @@ struct Fields {
   size_t open_quote = 0;  // column of an unclosed quote; 0 for none
 };
 
-// Splits a line into fields. A quoted field may contain commas, and doubled
+// The character between the names of columns in the first line.
+char separator_of(std::string_view header) {
+  for (const char separator : {',', ';', '\t'}) {
+    if (header.find(separator) != std::string_view::npos) return separator;
+  }
+  return ',';
+}
+
+// Splits a line into fields. A quoted field may contain separators, and doubled
 // quotes for a quote.
-Fields fields_of(std::string_view line) {
+Fields fields_of(std::string_view line, char separator) {
   Fields fields;
   for (size_t i = 0; i < line.size(); ++i) {
     const bool is_quoted = fields.open_quote > 0;
@@ -59,7 +68,7 @@ Fields fields_of(std::string_view line) {
       fields.all.back().text += line[i++];
     } else if (line[i] == '"') {
       fields.open_quote = is_quoted ? 0 : i + 1;
-    } else if (line[i] == ',' && !is_quoted) {
+    } else if (line[i] == separator && !is_quoted) {
       fields.all.push_back({"", i + 2});
     } else if (line[i] != '\r') {
       fields.all.back().text += line[i];
@@ -172,7 +181,8 @@ class CsvLabels : public TableLabels {
     NamedImages known;
     while (lines.next()) {
       if (trimmed(lines.line()).empty()) continue;
-      add(fields_of(lines.line()), lines.number(), names, known, report);
+      add(fields_of(lines.line(), separator_), lines.number(), names, known,
+          report);
     }
     std::vector<BoxExtent> corners;
     for (const std::vector<CsvBox>& boxes : boxes_) {
@@ -235,7 +245,8 @@ class CsvLabels : public TableLabels {
   }
 
   void read_header(std::string_view line) {
-    std::vector<Field> names = fields_of(line).all;
+    separator_ = separator_of(line);
+    std::vector<Field> names = fields_of(line, separator_).all;
     for (Field& name : names) name.text = std::string(trimmed(name.text));
     const auto column_of = [&](std::string_view name) {
       return static_cast<size_t>(std::ranges::find(names, name, &Field::text) -
@@ -326,6 +337,7 @@ class CsvLabels : public TableLabels {
 
   std::array<size_t, kColumns.size()> columns_{};
   std::array<size_t, 2> stated_{};  // columns of width and height
+  char separator_ = ',';
   bool are_fractions_ = false;
   std::vector<std::vector<CsvBox>> boxes_;  // each image's boxes
 };

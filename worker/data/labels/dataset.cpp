@@ -274,9 +274,10 @@ std::string folder_of_images_beside(const configs::DataConfig& config,
   return "";
 }
 
-[[noreturn]] void refuse_empty(const configs::DataConfig& config,
-                               const DataReport& report,
-                               const std::vector<SplitImage>& images) {
+}  // namespace
+
+Error empty_split(const configs::DataConfig& config, const DataReport& report,
+                  const std::vector<SplitImage>& images) {
   const size_t num_found = images.size();
   const std::string name = report.split + " of " + config.file.string();
   if (num_found == 0) {
@@ -285,54 +286,57 @@ std::string folder_of_images_beside(const configs::DataConfig& config,
             ? ""
             : ", " + counted(report.num_faults(), "file") +
                   " left out, first " + to_string(report.faults[0]);
-    throw Error("data", name + " has no image" + left_out,
-                "name folders or lists of .jpg, .png, .bmp, .tif or .webp "
-                "files" +
-                    folder_of_images_beside(config, report.split),
-                ExitCode::kData);
+    return Error("data", name + " has no image" + left_out,
+                 "name folders or lists of .jpg, .png, .bmp, .tif or .webp "
+                 "files" +
+                     folder_of_images_beside(config, report.split),
+                 ExitCode::kData);
   }
   if (report.images == 0) {
     const std::string why =
         report.faults.empty() ? "" : ", first " + to_string(report.faults[0]);
-    throw Error("data",
-                "none of " + counted(static_cast<int64_t>(num_found), "image") +
-                    " in " + name + " can be used" + why,
-                "replace them", ExitCode::kData);
+    return Error("data",
+                 "none of " +
+                     counted(static_cast<int64_t>(num_found), "image") +
+                     " in " + name + " can be used" + why,
+                 "replace them", ExitCode::kData);
   }
   if (report.num_faults() > 0) {
     const auto largest = static_cast<DataFaultKind>(
         std::ranges::max_element(report.counts) - report.counts.begin());
     const bool from_one = report.counts_classes_from_one(
         static_cast<int64_t>(config.names.size()));
-    throw Error("data",
-                "none of " + counted(report.images, "image") + " in " + name +
-                    " has a box that can be used: " + report.counts_text() +
-                    (from_one ? ", with classes from 1" : "") + ", first " +
-                    to_string(report.faults.front()),
-                std::string(remedy_of(largest)), ExitCode::kData);
+    return Error("data",
+                 "none of " + counted(report.images, "image") + " in " + name +
+                     " has a box that can be used: " + report.counts_text() +
+                     (from_one ? ", with classes from 1" : "") + ", first " +
+                     to_string(report.faults.front()),
+                 std::string(remedy_of(largest)), ExitCode::kData);
   }
   if (const auto foreign = foreign_labels(config, images)) {
-    throw Error("data",
-                "none of " + counted(report.images, "image") + " in " + name +
-                    " has a box, but " + foreign->what,
-                foreign->remedy, ExitCode::kData);
+    return Error("data",
+                 "none of " + counted(report.images, "image") + " in " + name +
+                     " has a box, but " + foreign->what,
+                 foreign->remedy, ExitCode::kData);
   }
   const std::string table = unused_table(config, report.split, images);
   if (!table.empty()) {
-    throw Error("data",
-                "none of " + counted(report.images, "image") + " in " + name +
-                    " has a box, but " + table + " lies there",
-                "name it: " + report.split + ": " + table +
-                    ", and in images: the folder that its filenames are in",
-                ExitCode::kData);
+    return Error("data",
+                 "none of " + counted(report.images, "image") + " in " + name +
+                     " has a box, but " + table + " lies there",
+                 "name it: " + report.split + ": " + table +
+                     ", and in images: the folder that its filenames are in",
+                 ExitCode::kData);
   }
-  throw Error("data",
-              "none of " + counted(report.images, "image") + " in " + name +
-                  " has a box; labels of the first are looked for in " +
-                  images.front().labels({1, 1}).file,
-              "put labels there (YOLO: one `class cx cy w h` per line)",
-              ExitCode::kData);
+  return Error("data",
+               "none of " + counted(report.images, "image") + " in " + name +
+                   " has a box; labels of the first are looked for in " +
+                   images.front().labels({1, 1}).file,
+               "put labels there (YOLO: one `class cx cy w h` per line)",
+               ExitCode::kData);
 }
+
+namespace {
 
 // Adds an image to the report. Returns whether the image is kept.
 bool report_image(const Examined& image, DataReport& report) {
@@ -543,8 +547,9 @@ IndexedDataset index_dataset(const configs::DataConfig& config, Split split,
   refuse_unknown_class(config, unknown ? &*unknown : nullptr, report);
   if (report.boxes == 0) {
     DataReport ignored;
-    refuse_empty(config, report,
-                 open_split(config, split, options.single_cls, ignored).images);
+    throw empty_split(
+        config, report,
+        open_split(config, split, options.single_cls, ignored).images);
   }
   result.dataset = builder.finish();
   return result;

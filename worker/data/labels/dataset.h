@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "configs/data_config.h"
+#include "parallel/base/check.h"
 #include "worker/data/codecs/image.h"
 #include "worker/data/labels/data_report.h"
 #include "worker/data/labels/label_file.h"
@@ -114,6 +115,11 @@ struct IndexedDataset {
 // file:line).
 IndexedDataset index_dataset(const configs::DataConfig& config, Split split,
                              const IndexOptions& options = {});
+
+// Why training refuses a split of which no image or no box can be used, and
+// what to do. `images` are all images of the split.
+Error empty_split(const configs::DataConfig& config, const DataReport& report,
+                  const std::vector<SplitImage>& images);
 
 struct BoxCounts {
   // One number for each image. Images whose labels cannot be read are left out.

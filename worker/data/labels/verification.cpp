@@ -134,21 +134,10 @@ VerifiedSplit verify_split(const configs::DataConfig& config, Split split,
             " is in ", counted(report.files_of_unknown_classes, "label file"),
             " and class 0 in none");
   }
-  if (result.refusal.empty() && result.report.images == 0) {
-    result.refusal = "no image can be used";
-  } else if (result.refusal.empty() && result.report.boxes == 0) {
-    result.refusal = "no image has a box";
-    if (report.num_faults() > 0) {
-      result.refusal += " that can be used: " + report.counts_text();
-    } else if (const auto foreign = foreign_labels(config, images.images)) {
-      result.refusal += ", but " + foreign->what + ": " + foreign->remedy;
-    } else if (const std::string table =
-                   unused_table(config, name, images.images);
-               !table.empty()) {
-      result.refusal += ", but " + table + " lies there: name it as " + name +
-                        " in the data file, and in images: the folder that "
-                        "its filenames are in";
-    }
+  if (result.refusal.empty() && (report.images == 0 || report.boxes == 0)) {
+    const Error error = empty_split(config, report, images.images);
+    result.refusal = error.text();
+    result.remedy = error.remedy();
   }
   return result;
 }
@@ -284,8 +273,8 @@ std::string verification_text(const std::vector<VerifiedSplit>& splits,
           "\n";
     }
     if (!split.refusal.empty()) {
-      text +=
-          split.report.split + ": training is refused: " + split.refusal + "\n";
+      text += split.report.split + ": training is refused: " + split.refusal +
+              (split.remedy.empty() ? "" : ": " + split.remedy) + "\n";
     }
   }
   return text;

@@ -40,6 +40,7 @@ struct VerifiedSplit {
   std::map<codecs::ImageSamples, int64_t> images_by_samples;
   // The message with which training would refuse the split; "" if it would not.
   std::string refusal;
+  std::string remedy;  // "" if the report's faults have it
 };
 
 // Verifies train, val and, if the data file names it, test.

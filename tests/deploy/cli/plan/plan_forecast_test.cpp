@@ -130,6 +130,15 @@ TEST(PlanForecast, ACardHasTheForecastOfAMachineWithIt) {
   EXPECT_EQ(two.forecast->basis.machines.cards_each, 2);
 }
 
+TEST(PlanForecast, ASlowRateIsNotZero) {
+  PlanReport report = answer("--gpu T4 --batch 16");
+  report.forecast->images = 1;
+  report.forecast->step = {};
+  report.forecast->step.compute = 2.5;
+  EXPECT_THAT(forecast_verdict(*report.forecast),
+              ::testing::StartsWith("0.4 images/s"));
+}
+
 // An H200 was measured: deploy/guide/gpu.md.
 TEST(PlanForecast, Float32IsAsSlowAsMeasured) {
   const auto rate = [](const std::string& flags) {

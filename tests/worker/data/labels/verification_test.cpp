@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "parallel/base/check.h"
+#include "tests/support/error_text.h"
 #include "tests/worker/data/data_files.h"
 
 namespace headroom::labels {
@@ -122,6 +123,38 @@ TEST(Verification, UnknownClassesAreNamedAndRefused) {
   EXPECT_EQ(splits[0].refusal, "labels have unknown classes");
   EXPECT_THAT(verification_text(splits, false),
               HasSubstr("labels/1.txt:2: bad class (class 7, but"));
+}
+
+TEST(Verification, ASplitWithoutBoxesIsRefusedInTheWordsOfTraining) {
+  const TemporaryFolder folder;
+  folder.write("images/1.bmp", encode_bmp(test_picture(12, 16, 1)));
+  folder.write("Labels/1.txt", "0 .5 .5 .2 .2\n");
+  const configs::DataConfig config = configs::load_data_config(
+      folder.write("data.yaml", "train: images\nval: images\nnames: [a]\n"));
+  const auto splits = verify_data(config, {});
+  const std::string looked = (folder.path() / "labels/1.txt").string();
+  EXPECT_THAT(splits[0].refusal,
+              HasSubstr("labels of the first are looked for in " + looked));
+  EXPECT_THAT(splits[0].remedy, HasSubstr("put labels there"));
+  EXPECT_EQ(error_text([&] { index_dataset(config, Split::kTrain); }),
+            "[data] " + splits[0].refusal + ": " + splits[0].remedy);
+}
+
+TEST(Verification, AnImageInAnotherFolderThanFileNameSaysIsFound) {
+  const TemporaryFolder folder;
+  folder.write("images/1.bmp", encode_bmp(test_picture(12, 16, 1)));
+  const std::string coco = R"({"images": [{"id": 1,
+"file_name": "data/upload/1.bmp"}], "annotations": [{"image_id": 1,
+"category_id": 1, "bbox": [1, 1, 4, 4]}], "categories": [{"id": 1,
+"name": "a"}]})";
+  folder.write("t.json", coco);
+  const auto splits = verify_data(
+      configs::load_data_config(folder.write(
+          "data.yaml",
+          "train: t.json\nval: t.json\nimages: images\nnames: [a]\n")),
+      {});
+  EXPECT_THAT(verification_text(splits, false),
+              HasSubstr("images/1.bmp is there: remove the folders"));
 }
 
 TEST(Verification, BloodCellsHaveTwoZeroAreaBoxes) {
