@@ -208,7 +208,7 @@ TEST_F(MachinesApart, RankZeroMovesToAnotherMachineAfterALoss) {
   const auto lost = agent(0);
   const auto stays = agent(1);
   ASSERT_TRUE(wait_for_lines(run_on(0) / "steps.jsonl", 5, 120));
-  for (const char* name : {"headroom-worker", "headroom agent"}) {
+  for (const char* name : {"agent", "headroom-worker"}) {
     for (const pid_t pid : descendants(lost->pid(), name)) kill(pid, SIGKILL);
   }
   const ProgramResult told = coordinator->join();
