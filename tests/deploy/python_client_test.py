@@ -177,6 +177,8 @@ def compared(runs):
     assert table[0]["map"] == runs[0].summary["map"]
     assert table[0]["peak_bytes"] == max(runs[0].summary["peak_bytes"])
     assert table[0]["seconds"] == runs[0].summary["wall_seconds"]
+    assert table[0]["steps"] == len(runs[0].steps()) and table[0]["retries"] == 0, table
+    assert table[0]["precision"] == runs[0].summary["precision"], table
     speeds = sorted(step["images_per_second"] for step in runs[0].steps())
     assert table[0]["images_per_second"] == speeds[len(speeds) // 2]
     settings = table[0]["settings"]

@@ -453,7 +453,8 @@ std::string runs_json(const std::vector<records::RunPlace>& places) {
     return std::isnan(value) ? Json() : Json(value);
   };
   Json document = Json::array();
-  for (const ComparedRun& run : runs) {
+  for (size_t i = 0; i < runs.size(); ++i) {
+    const ComparedRun& run = runs[i];
     Json settings = Json::object();
     for (const configs::Option* option : differing) {
       if (run.config) {
@@ -463,6 +464,7 @@ std::string runs_json(const std::vector<records::RunPlace>& places) {
     }
     document.push_back(
         {{"run", run.id},
+         {"folder", std::filesystem::absolute(places[i].directory).string()},
          {"state", run.state},
          {"map50", number(run.map50)},
          {"map", number(run.map)},

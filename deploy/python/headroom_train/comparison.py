@@ -7,19 +7,35 @@ from typing import Iterable, Optional, Union
 
 from headroom_train.program import PathLike, call_json
 from headroom_train.run import Run
-from headroom_train.table import Table
+from headroom_train.table import Record, Table
 
 
 def compare(runs: Iterable[Union[Run, PathLike]], *, program: Optional[PathLike] = None) -> Table:
-    """The table that `headroom status` prints of these runs and folders of runs.
+    """The table that `headroom status` prints of these runs and folders of runs, and more.
 
     A line for each run: `state`; `map50` and `map` of the best weights; `peak_bytes`, the
     largest tensor memory of a step on any rank; `images_per_second`, the median over the
-    steps; `seconds`; and `settings`, those in which the runs differ, as texts. A figure that
-    is not known yet is None.
+    steps; `seconds`; and `settings`, those in which the runs differ, as texts. After these
+    columns come what the run's files say of its length, its best epoch, its last loss and
+    its repeated steps. A figure that is not known yet is None.
     """
     paths = [os.path.abspath(run.path if isinstance(run, Run) else run) for run in runs]
     if not paths:
         return Table()
     # Of one run alone the program prints its status, so a single path is named twice.
-    return Table(call_json("status", paths if len(paths) > 1 else paths * 2, program))
+    lines = call_json("status", paths if len(paths) > 1 else paths * 2, program)
+    for line in lines:
+        line.update(_of_files(Run(line.pop("folder"))))
+    return Table(lines)
+
+
+def _of_files(run: Run) -> Record:
+    steps = run.steps()
+    summary = run.summary if (run.path / "summary.json").exists() else {}
+    more: Record = {name: summary.get(name) for name in ("precision", "recall", "best_epoch")}
+    more["steps"] = len(steps)
+    more["epochs"] = len(run.epochs())
+    more["loss"] = steps[-1]["loss"] if steps else None
+    more["retries"] = sum(step["attempt"] - 1 for step in steps)
+    more["generations"] = max((step["generation"] for step in steps), default=None)
+    return more
