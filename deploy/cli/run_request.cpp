@@ -496,7 +496,9 @@ RunRequest resumed_request(const CommandLine& line, int workers) {
   config.weights = configs::find_weights(config.weights, request.notes);
   config.teacher = configs::find_weights(config.teacher, request.notes);
   check_recorded_model(config, request.run_directory);
-  if (!chooses_plan(line.run_flags)) use_saved_plan(request);
+  if (!chooses_plan(line.run_flags)) {
+    use_saved_plan(planner::layers_for_plan(config), request);
+  }
   configs::begin_hours(config, std::chrono::system_clock::now());
   return request;
 }
