@@ -158,6 +158,10 @@ void RunStateSnapshot::restore(RunState& state,
     state.config_.memory_limit_is_machines = settled.memory_limit_is_machines;
     state.config_.host_memory_limit = settled.host_memory_limit;
   }
+  // Older logs have none.
+  if (state.folder_.run_id.empty()) {
+    state.folder_.run_id = state.options_.run_id;
+  }
   for (const wire::LoggedLeaving& leaving : image.left()) {
     state.cycle_.regrouping_.left[leaving.worker_id()] =
         wire::from_message<Leaving>(leaving);

@@ -97,10 +97,12 @@ RunOptions run_options(const ServerOptions& options,
 bool go_on(ServerOptions& options, const LoggedRun& found) {
   const wire::LogSnapshot& snapshot = found.snapshot;
   // --time counts from the run's start, not from the coordinator's restart.
-  options.config.ends_at =
-      configs::parse_run_config(snapshot.run_config_yaml(), options.log)
-          .ends_at;
-  if (snapshot.run_config_yaml() != configs::to_yaml(options.config)) {
+  const configs::RunConfig logged =
+      configs::parse_run_config(snapshot.run_config_yaml(), options.log);
+  options.config.ends_at = logged.ends_at;
+  // An older log lacks the keys that are new since.
+  const std::string own = configs::to_yaml(options.config);
+  if (snapshot.run_config_yaml() != own && configs::to_yaml(logged) != own) {
     throw Error(
         kLogTag,
         options.log + " is of another run, of " + snapshot.run_directory(),

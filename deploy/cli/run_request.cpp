@@ -490,6 +490,7 @@ RunRequest resumed_request(const CommandLine& line, int workers) {
   request.workers_per_agent =
       workers > 0 ? workers : static_cast<int>(config.processes);
   config.processes = request.workers_per_agent;
+  configs::take_augment_program(config, line.value_of("--augment-program"));
   configs::check_run_config(config);
   configs::check_run_sources(config);
   require_data_of_resumed_run(config, request.run_directory);

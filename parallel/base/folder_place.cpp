@@ -25,6 +25,12 @@ std::string mark_of(const std::string& run_id, const std::string& node_id) {
   return run_id + " " + node_id + "\n";
 }
 
+bool has_mark(const std::string& marks, const std::string& run_id,
+              const std::string& node_id) {
+  return ("\n" + marks).find("\n" + mark_of(run_id, node_id)) !=
+         std::string::npos;
+}
+
 }  // namespace
 
 std::string this_host_name() {
@@ -35,7 +41,10 @@ std::string this_host_name() {
 
 void write_folder_mark(const fs::path& run_directory, const std::string& run_id,
                        const std::string& node_id) {
-  write_whole_file(run_directory / kWrittenBy, mark_of(run_id, node_id));
+  std::string marks = text_in(run_directory / kWrittenBy);
+  if (!marks.starts_with(run_id + " ")) marks.clear();
+  if (!has_mark(marks, run_id, node_id)) marks += mark_of(run_id, node_id);
+  write_whole_file(run_directory / kWrittenBy, marks);
   std::error_code ignored;
   fs::remove(run_directory / kElsewhere, ignored);
 }
@@ -53,8 +62,8 @@ bool belongs_to_other_run(const fs::path& run_directory,
 
 bool is_elsewhere(const fs::path& run_directory, const FolderPlace& place) {
   return place.is_known() && place.hostname != this_host_name() &&
-         text_in(run_directory / kWrittenBy) !=
-             mark_of(place.run_id, place.node_id);
+         !has_mark(text_in(run_directory / kWrittenBy), place.run_id,
+                   place.node_id);
 }
 
 void leave_note(const fs::path& run_directory,

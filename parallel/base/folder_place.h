@@ -6,8 +6,9 @@
 // the folder of that path on another machine is missing, has an older state
 // (rank 0 was there before), or belongs to another run.
 //
-//   RUN/.written-by    in the folder, from rank 0: the run, and the agent of
-//                      rank 0 that wrote there last
+//   RUN/.written-by    in the folder, from rank 0: the run, and each agent of
+//                      a rank 0 that wrote there. Not only the last one: it may
+//                      be lost between its mark and its first step.
 //   RUN/.elsewhere     on a machine that does not have the newest state, from
 //                      the programs that ended there: where that state is
 //

@@ -174,7 +174,8 @@ std::string shared_text(collectives::Communicator& world, int from,
 bool is_float16_check_due(const RunContext& run) {
   return run.config.checks_float16 &&
          run.config.precision == configs::Precision::kFp16 &&
-         run.assignment.resume_steps == 0 && !run.device.is_cpu();
+         run.config.resume.empty() && run.assignment.resume_steps == 0 &&
+         !run.device.is_cpu();
 }
 
 Float16Check check_float16(const RunContext& run,

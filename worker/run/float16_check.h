@@ -25,7 +25,8 @@ struct Float16Check {
   std::string summary;  // the numbers that were compared
 };
 
-// Whether the run's check is still to be made.
+// Whether the run's check is still to be made. A resumed run keeps its
+// precision.
 bool is_float16_check_due(const RunContext& run);
 
 // Checks the devices of all ranks. The error, if any, is that of the lowest

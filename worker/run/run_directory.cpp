@@ -140,7 +140,15 @@ fs::path set_aside(const fs::path& file) {
 }  // namespace
 
 fs::path RunDirectory::set_aside_other_run(const std::string& run_id) const {
-  return belongs_to_other_run(root_, run_id) ? set_aside(root_) : "";
+  if (!belongs_to_other_run(root_, run_id)) return "";
+  fs::path moved = set_aside(root_);
+  // Another worker may have renamed it first; else the runs would mix.
+  if (belongs_to_other_run(root_, run_id)) {
+    throw Error("run",
+                root_.string() + " is of another run and cannot be renamed",
+                "rename it", ExitCode::kResource);
+  }
+  return moved;
 }
 
 void RunDirectory::record_files() const {

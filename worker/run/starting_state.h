@@ -49,7 +49,8 @@ struct CrossGenerationState {
   // a generation has had a state.
   std::optional<checkpoint::OrphanedState> orphan;
   // What such a checkpoint needs to be resumed on a machine that does not share
-  // the run's folder: files, by name. And the run (FolderPlace::run_id).
+  // the run's folder: files, by name. And the run (FolderPlace::run_id), ""
+  // before rank 0 is known to have marked that folder.
   std::map<std::string, std::string> definition;
   std::string run_id;
   // The plan to which the memory ladder belongs, and this rank's rung on the

@@ -308,7 +308,9 @@ void TrainingRun::Implementation::keep_copies() {
                     .blocks = saver->blocks(),
                     .rank = context.rank};
   carried.definition = run_definition(context, context.network);
-  carried.run_id = context.assignment.folder.run_id;
+  // Then rank 0 has marked the run's folder, in an earlier generation.
+  const FolderPlace& place = context.assignment.folder;
+  if (place.is_known()) carried.run_id = place.run_id;
 }
 
 void TrainingRun::Implementation::begin_pictures() {
@@ -419,6 +421,10 @@ std::optional<RunOutcome> TrainingRun::Implementation::step() {
   // The step is done: if anything fails from here on, the step is not repeated.
   const loader::Batch done = *std::exchange(this->batch, std::nullopt);
   note_step(done, result, std::chrono::duration<double>(taken).count());
+  // Rank 0 took part in the step, so the run's folder has its mark by now.
+  if (carried.run_id.empty()) {
+    carried.run_id = context.assignment.folder.run_id;
+  }
   reports->note_first_step();
   if (buddies) {
     buddies->after_commit(*state, newest_line());

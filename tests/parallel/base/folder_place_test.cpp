@@ -29,6 +29,16 @@ TEST(FolderPlace, ASharedFolderOrACopyHasTheMark) {
   EXPECT_FALSE(is_elsewhere(run.path(), kThere));
 }
 
+TEST(FolderPlace, ASharedFolderKeepsTheMarksOfItsRun) {
+  const TemporaryFolder run;
+  write_folder_mark(run.path(), "a1b2", "far-away-7");
+  // A later rank 0 is lost before its first step.
+  write_folder_mark(run.path(), "a1b2", "other-3");
+  EXPECT_FALSE(is_elsewhere(run.path(), kThere));
+  write_folder_mark(run.path(), "c3d4", "other-3");
+  EXPECT_TRUE(is_elsewhere(run.path(), kThere));
+}
+
 TEST(FolderPlace, ThisMachinesOwnFolderIsHereWithoutAMark) {
   const TemporaryFolder run;
   EXPECT_FALSE(
