@@ -8,6 +8,7 @@
 #include <optional>
 #include <thread>
 
+#include "configs/flags.h"
 #include "configs/run_config.h"
 #include "configs/worker_start.h"
 #include "coordinator/service/control_client.h"
@@ -73,6 +74,10 @@ class Agent {
     run_directory_ = run.run_directory();
     configs::RunConfig config = configs::parse_run_config(
         run.run_config_yaml(), "the coordinator's run.yaml");
+    // A worker's refusal would end the run, which may have begun long ago.
+    if (config.command == "train") {
+      configs::require_augment_program(config, options_.augment_program);
+    }
     if (is_automatic_device(config.device)) {
       config.device = slots_.front().card ? kAllCards : kCpuDevice;
     }
