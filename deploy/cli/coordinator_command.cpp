@@ -146,8 +146,8 @@ void say_place(const coordinator::RunStatus& status) {
   } else if (status.folder.is_known()) {
     log::info("coordinator: results in " + status.run_directory);
   }
-  std::error_code ignored;
-  std::filesystem::remove(status.run_directory, ignored);
+  // Unlike std::filesystem::remove() this leaves a link to a folder.
+  ::rmdir(status.run_directory.c_str());
 }
 
 }  // namespace
