@@ -146,8 +146,8 @@ void say_place(const coordinator::RunStatus& status) {
   } else if (status.folder.is_known()) {
     log::info("coordinator: results in " + status.run_directory);
   }
-  // Unlike std::filesystem::remove(), it does not remove a link to the folder.
-  static_cast<void>(::rmdir(status.run_directory.c_str()));
+  // Unlike std::filesystem::remove() this leaves a link to a folder.
+  ::rmdir(status.run_directory.c_str());
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "deploy/cli/launched_again.h"
 
+#include <cstdio>
 #include <filesystem>
 #include <sstream>
 
@@ -9,6 +10,7 @@
 #include "deploy/cli/run_request.h"
 #include "deploy/records/run_lines.h"
 #include "parallel/base/atomic_file.h"
+#include "parallel/base/check.h"
 #include "parallel/base/regular_file.h"
 #include "parallel/base/run_files.h"
 
@@ -38,8 +40,14 @@ bool is_same_job(const LauncherJob& job, const fs::path& run) {
 
 void record_job(const LauncherJob& job, const std::string& run_directory) {
   if (job.launcher->restarts.empty()) return;
-  write_whole_file(fs::path(run_directory) / kJobFile,
-                   job.starter + "\n" + job.run_key + "\n");
+  try {
+    write_whole_file(fs::path(run_directory) / kJobFile,
+                     job.starter + "\n" + job.run_key + "\n");
+  } catch (const Error& error) {
+    // The run trains without it; only a job that is started again cannot find
+    // the run by itself.
+    std::fprintf(stderr, "warning: %s\n", error.what());
+  }
 }
 
 std::string go_on_with_earlier_run(const LauncherJob& job, CommandLine& line) {

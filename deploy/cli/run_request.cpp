@@ -440,7 +440,8 @@ configs::RunConfig resumed_config(const std::string& run_directory,
   for (const configs::Option& option : configs::run_options()) {
     const std::string before = configs::value_text(saved, option);
     const std::string after = configs::value_text(config, option);
-    if (before == after || option.key == "resume" || option.key == "inject") {
+    if (before == after || option.key == "resume" || option.key == "inject" ||
+        option.key == "memory_limit_is_machines") {
       continue;
     }
     if (option.key == "memory_trace" && after.empty()) {

@@ -144,17 +144,18 @@ int status_command(const CommandLine& line) {
                 "name one of them");
   }
   if (!line.operands.empty()) {
-    const std::string& folder = line.operands.front();
-    if (const auto place = noted_elsewhere(folder)) {
+    const bool is_alone = line.operands.size() == 1;
+    for (const std::string& folder : line.operands) {
+      const auto place = noted_elsewhere(folder);
+      if (!place) continue;
       const std::string path = std::filesystem::absolute(folder).string();
-      if (!records::is_run(folder)) {
+      if (is_alone && !records::is_run(folder)) {
         throw Error("status", where_it_is(path, *place),
                     how_to_reach_it(path, *place));
       }
       std::fprintf(stderr, "%s\n", where_it_is(path, *place).c_str());
     }
-    const bool is_one =
-        line.operands.size() == 1 && records::is_run(line.operands.front());
+    const bool is_one = is_alone && records::is_run(line.operands.front());
     return is_one ? show_folder(line) : show_runs(line);
   }
   if (!line.has("--coordinator")) {

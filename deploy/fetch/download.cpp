@@ -50,11 +50,16 @@ enum CurlCode {
   kUnknownCertificate = 60,
 };
 
+// "" if the variable is not set.
+std::string value_of(const char* variable) {
+  const char* const value = std::getenv(variable);
+  return value == nullptr ? "" : value;
+}
+
 // The variable that names the file of trusted authorities.
 const char* authorities_variable() {
-  const char* const of_curl = std::getenv("CURL_CA_BUNDLE");
-  return of_curl != nullptr && *of_curl != '\0' ? "CURL_CA_BUNDLE"
-                                                : "SSL_CERT_FILE";
+  return value_of("CURL_CA_BUNDLE").empty() ? "SSL_CERT_FILE"
+                                            : "CURL_CA_BUNDLE";
 }
 
 [[noreturn]] void refuse(const std::string& what, const std::string& remedy,
@@ -232,10 +237,15 @@ class Transfer {
         "--speed-limit", "1", "--speed-time", "60", "--user-agent", "headroom",
         "--suppress-connect-headers", "--dump-header", head_file_, "--output",
         file_, "--write-out", "%{url_effective}\\n", "--url", address_};
-    // Without this, curl ignores SSL_CERT_FILE where SSL_CERT_DIR is set.
-    const char* const authorities = std::getenv(authorities_variable());
-    if (authorities != nullptr && *authorities != '\0') {
-      options.command.insert(options.command.end(), {"--cacert", authorities});
+    // Without this, curl ignores SSL_CERT_FILE where SSL_CERT_DIR is set; and
+    // where --cacert is given, it ignores SSL_CERT_DIR.
+    if (const std::string file = value_of(authorities_variable());
+        !file.empty()) {
+      options.command.insert(options.command.end(), {"--cacert", file});
+      const std::string folder = value_of("SSL_CERT_DIR");
+      if (!folder.empty() && value_of("CURL_CA_BUNDLE").empty()) {
+        options.command.insert(options.command.end(), {"--capath", folder});
+      }
     }
     if (begin_ > 0) {
       options.command.insert(options.command.end(),

@@ -36,7 +36,7 @@ shift 2
 [[ -r $hostfile ]] || die "there is no host file $hostfile"
 [[ $folder == /* && $folder != *[[:space:]]* ]] || die "FOLDER is '$folder': name an absolute path without spaces"
 hosts=() addresses=()
-while read -r host address _; do
+while read -r host address _ || [[ -n $host ]]; do
   [[ -n $host && $host != \#* ]] || continue
   [[ $host != -* ]] || die "$hostfile: '$host' is no name of a machine"
   hosts+=("$host") addresses+=("${address:-${host#*@}}")
@@ -129,7 +129,7 @@ if [[ -z $resume ]]; then
   everywhere "is refused" run_line "[ ! -e $run ] || { echo $run is there already: give another --name, or --resume $here >&2; exit 1; }"
 else
   find_newest
-  own="$(steps_here)"
+  own="$(steps_here || true)"
   ((steps[newest] > 0 || ${own:-0} > 0)) || die "neither a machine nor $here has a checkpoint of the run"
   # Rank 0 reads the newest state: its machine comes first.
   hosts=("${hosts[newest]}" "${hosts[@]:0:newest}" "${hosts[@]:newest+1}")
@@ -200,14 +200,17 @@ for k in "${!hosts[@]}"; do
   if ((k == 0)); then
     "${start[@]}" &
   else
-    "${start[@]}" > >(sed -u "s|^|[${hosts[k]}] |") 2>&1 &
+    "${start[@]}" > >(
+      trap '' INT
+      exec sed -u "s|^|[${hosts[k]}] |"
+    ) 2>&1 &
   fi
   pids+=($!)
 done
 # A machine that refuses the run ends it; the run outlives one that is lost.
 codes=() left=${#hosts[@]} refused=""
 while ((left > 0)); do
-  sleep 0.2
+  sleep 0.2 || true # Ctrl-C ends it, too
   for k in "${!pids[@]}"; do
     ! kill -0 "${pids[k]}" 2>/dev/null || continue
     codes[k]=0

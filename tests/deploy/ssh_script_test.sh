@@ -67,7 +67,7 @@ lost() {
 }
 kill -0 "$pid" 2>/dev/null || lost
 code=0
-env -i PATH=/usr/bin:/bin HOME=/root nsenter --target "$pid" --net --uts --pid \
+env --default-signal=INT -i PATH=/usr/bin:/bin HOME=/root nsenter --target "$pid" --net --uts --pid \
   --mount --wdns=/ sh -c "$*" || code=$?
 kill -0 "$pid" 2>/dev/null || lost
 exit "$code"
@@ -83,11 +83,16 @@ connect_machines
 
 model=(--cfg yolov5n --synthetic-input --img 64 --batch 4 --threads 1 --noval --noplots --device cpu)
 here=(--programs "$build/bin")
-# train NAME WORDS...: the script in the background, its output in NAME.txt.
+# train NAME WORDS...: the script in the background, its output in NAME.txt. It
+# has a process group of its own, in which SIGINT is not ignored.
 train() {
-  bash "$script" "${@:2}" >"$test/$1.txt" 2>&1 &
+  set -m
+  bash "$script" "${@:2}" >"$test/$1.txt" 2>&1 </dev/null &
   job=$!
+  set +m
 }
+# As a terminal does: every process of the group gets the signal.
+press_ctrl_c() { kill -INT -- "-$job"; }
 ends() {
   local code=0
   wait "$job" || code=$?
@@ -168,7 +173,7 @@ for _ in {1..600}; do
   sleep 0.1
 done
 grep -q '"generation": *2' "$test/disk-a/runs/loss/steps.jsonl" || fail "the run did not go on without b"
-kill -INT "$job"
+press_ctrl_c
 ends loss 130
 told loss "go on with: bash $script $test/hosts $folder --resume runs/train/loss"
 done_steps="$(wc -l <runs/train/loss/steps.jsonl)"
@@ -193,7 +198,7 @@ connect_machines
 train turned "${here[@]}" "$test/hosts" "$folder" --resume runs/train/lost --processes 1 --max-steps 100
 kept="$(find "$test/disk-b/runs/lost/checkpoints" -name MANIFEST.json | sed 's|.*step-\([0-9]*\)/.*|\1|' | sort -n | tail -n 1)"
 steps_reach "$test/disk-b/runs/lost" 2
-kill -INT "$job"
+press_ctrl_c
 ends turned 130
 told turned "from b"
 (($(find runs/train/lost/checkpoints -name MANIFEST.json | sed 's|.*step-\([0-9]*\)/.*|\1|' | sort -n | tail -n 1) >= kept)) ||

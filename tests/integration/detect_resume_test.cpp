@@ -484,9 +484,9 @@ TEST_F(SmallDetectResume, HostileJournalsChangeNothing) {
         detect("killed", joined(kTiles, {"--exist-ok", "--resume"})), folder_);
     EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
     if (i + 1 == hostile.size()) {
-      EXPECT_THAT(
-          resumed.err,
-          HasSubstr("detect.journal is damaged, or of another version"));
+      EXPECT_THAT(resumed.err,
+                  HasSubstr("detect.journal cannot be read, is damaged or of "
+                            "another version"));
     }
     expect_same(calm_, files_of("killed"));
   }

@@ -19,9 +19,13 @@ def compare(runs: Iterable[Union[Run, PathLike]], *, program: Optional[PathLike]
     columns come what the run's files say of its length, its best epoch, its last loss and
     its repeated steps. A figure that is not known yet is None.
     """
+    runs = list(runs)
     paths = [os.path.abspath(run.path if isinstance(run, Run) else run) for run in runs]
     if not paths:
         return Table()
+    if program is None:
+        named = (run._program for run in runs if isinstance(run, Run))
+        program = next((one for one in named if one is not None), None)
     # Of one run alone the program prints its status, so a single path is named twice.
     lines = call_json("status", paths if len(paths) > 1 else paths * 2, program)
     for line in lines:

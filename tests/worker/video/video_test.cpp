@@ -507,7 +507,7 @@ TEST_F(OddFfmpeg, ASignalIsReported) {
 
 TEST_F(OddFfmpeg, AStallIsEndedAndReported) {
   EXPECT_EQ(fault_with("/usr/bin/head -c 9216 /dev/zero\nexec /bin/sleep 60"),
-            "after 1 pictures ffmpeg did nothing for 1 s and was ended");
+            "after 1 picture ffmpeg did nothing for 1 s and was ended");
 }
 
 TEST_F(OddFfmpeg, AProgramThatDoesNotEndIsEnded) {
