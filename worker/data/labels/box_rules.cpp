@@ -223,11 +223,17 @@ void BoxRules::labelled_at(codecs::ImageSize stated, codecs::ImageSize image,
       stated == image) {
     return;
   }
+  const std::string differs =
+      cat("labelled at ", stated.width, " x ", stated.height,
+          ", the image has ", image.width, " x ", image.height);
   for (const BoxExtent& box : boxes) {
     constexpr double kSlack = 1.01;
-    if (std::max(box.x1, box.x2) > stated.width * kSlack + 1 ||
-        std::max(box.y1, box.y2) > stated.height * kSlack + 1) {
-      return;
+    const double x = std::max(box.x1, box.x2), y = std::max(box.y1, box.y2);
+    if (x > stated.width * kSlack + 1 || y > stated.height * kSlack + 1) {
+      return fault(DataFaultKind::kOtherSize,
+                   differs + "; a box ends at x " + short_number(x) + ", y " +
+                       short_number(y) + ", so the size in the labels is wrong",
+                   "boxes taken as pixels of the image");
     }
   }
   const auto is_scaled = [&](codecs::ImageSize from) {
@@ -246,12 +252,8 @@ void BoxRules::labelled_at(codecs::ImageSize stated, codecs::ImageSize image,
       drawn = turned;
     }
   }
-  const std::string at =
-      cat("labelled at ", stated.width, " x ", stated.height);
-  const std::string has =
-      cat(", the image has ", image.width, " x ", image.height);
   if (!is_scaled(drawn)) {
-    return fault(DataFaultKind::kOtherSize, at + has,
+    return fault(DataFaultKind::kOtherSize, differs,
                  "boxes taken as pixels of the image");
   }
   drawn_size_ = stated;
@@ -259,11 +261,12 @@ void BoxRules::labelled_at(codecs::ImageSize stated, codecs::ImageSize image,
   scale_y_ = static_cast<double>(image.height) / drawn.height;
   if (drawn == image) {
     fault(DataFaultKind::kOtherSize,
-          at + cat(", as the image is stored; upright it has ", image.width,
-                   " x ", image.height),
+          cat("labelled at ", stated.width, " x ", stated.height,
+              ", as the image is stored; upright it has ", image.width, " x ",
+              image.height),
           "boxes turned");
   } else {
-    fault(DataFaultKind::kOtherSize, at + has,
+    fault(DataFaultKind::kOtherSize, differs,
           orientation_ == 1 ? "boxes scaled" : "boxes turned and scaled");
   }
 }
@@ -290,15 +293,11 @@ BoxExtent BoxRules::placed(const BoxExtent& drawn) const {
           std::max(x1, x2) * scale_x_, std::max(y1, y2) * scale_y_};
 }
 
-namespace {
-
 bool is_class(double number) {
   // A larger number is probably not a class but the value of another column.
   constexpr double kMostClass = 1e6;
   return number >= 0 && number <= kMostClass && number == std::floor(number);
 }
-
-}  // namespace
 
 void BoxRules::note_class(double number) {
   if (!is_class(number)) return;

@@ -67,15 +67,26 @@ constexpr bool is_most(int64_t count, int64_t of) {
   return count * 10 >= of * 9;
 }
 
-// Whether boxes of four numbers are corners x1 y1 x2 y2, and not a place and a
-// size: most of them could be corners, and a third would stick out of their
-// images otherwise.
-constexpr bool are_corners(int64_t boxes, int64_t can_be_corners,
-                           int64_t stick_out) {
-  constexpr int64_t kLeastBoxes = 3;
-  return boxes >= kLeastBoxes && is_most(can_be_corners, boxes) &&
-         stick_out * 3 >= boxes;
+// Whether so many boxes would stick out of their images that the four numbers
+// of a box may mean something else: at least a third.
+constexpr bool many_stick_out(int64_t stick_out, int64_t boxes) {
+  return stick_out * 3 >= boxes;
 }
+
+// The least number of boxes from which their format is guessed.
+inline constexpr int64_t kLeastBoxes = 3;
+
+// Whether the four numbers of the boxes mean something else than their format
+// says, such as corners x1 y1 x2 y2: read so, most boxes fit into their images
+// (`fit`), and as the format says, many stick out.
+constexpr bool mean_something_else(int64_t boxes, int64_t fit,
+                                   int64_t stick_out) {
+  return boxes >= kLeastBoxes && is_most(fit, boxes) &&
+         many_stick_out(stick_out, boxes);
+}
+
+// Whether a label's number can be a class: a whole number from 0 on.
+bool is_class(double number);
 
 // Converts a box from fractions of the image to pixels of an image of `size`.
 BoxExtent pixels_of_fractions(const BoxExtent& box, codecs::ImageSize size);
@@ -95,7 +106,7 @@ class BoxRules {
   // label file gives, {0, 0} if it gives none. If it differs from the size of
   // the image, the boxes are turned like the stored pixels, or scaled if the
   // ratio of the sides is equal. A stated size into which the boxes do not fit
-  // is out of date and not used.
+  // is wrong: it is reported and not used.
   void in_units_of(std::span<const BoxExtent> boxes, codecs::ImageSize stated,
                    codecs::ImageSize image, const std::string& path);
   // Like in_units_of(), for boxes that are known to be in pixels.

@@ -203,7 +203,7 @@ class CocoLabels : public TableLabels {
     }
     if (are_fractions(extents)) {
       units_ = Units::kFractions;
-    } else if (are_corners(boxes, corners, stick_out)) {
+    } else if (mean_something_else(boxes, corners, stick_out)) {
       units_ = Units::kCorners;
     }
     if (units_ == Units::kPixels) return;

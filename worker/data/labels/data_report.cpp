@@ -49,6 +49,8 @@ std::string_view to_string(DataFaultKind kind) {
       return "label file that no image reads";
     case DataFaultKind::kSharedLabels:
       return "label file of several images";
+    case DataFaultKind::kOtherClasses:
+      return "list of other classes";
   }
   return "fault";
 }
@@ -79,6 +81,8 @@ std::string counted_faults(int64_t number, DataFaultKind kind) {
       return with_plural("label files that no image reads");
     case DataFaultKind::kSharedLabels:
       return with_plural("label files of several images");
+    case DataFaultKind::kOtherClasses:
+      return with_plural("lists of other classes");
     case DataFaultKind::kOutside:
     case DataFaultKind::kInPixels:
     case DataFaultKind::kListedTwice:
@@ -120,6 +124,10 @@ std::string_view remedy_of(DataFaultKind kind) {
       return "name each label file as its image, with the suffix .txt";
     case DataFaultKind::kSharedLabels:
       return "give each image a name of its own without suffix";
+    case DataFaultKind::kOtherClasses:
+      return "write `names` in the order of that list, or delete the list if "
+             "it "
+             "is out of date";
   }
   return "";
 }
@@ -139,7 +147,8 @@ std::string to_string(const DataFault& fault) {
 void DataReport::add(DataFault fault) {
   ++counts[static_cast<size_t>(fault.kind)];
   if (static_cast<int64_t>(faults.size()) < kMaxDataFaults) {
-    faults.push_back(std::move(fault));
+    const bool is_first = fault.kind == DataFaultKind::kOtherClasses;
+    faults.insert(is_first ? faults.begin() : faults.end(), std::move(fault));
   }
 }
 

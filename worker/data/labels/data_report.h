@@ -28,9 +28,10 @@ enum class DataFaultKind {
   kOtherSize,     // labelled at another size than the image has
   kNoBox,         // an outline without its box
   kUnreadLabels,  // a label file that belongs to no image
-  kSharedLabels   // a label file that belongs to several images
+  kSharedLabels,  // a label file that belongs to several images
+  kOtherClasses   // a list beside the labels with other classes than `names`
 };
-inline constexpr int kNumDataFaultKinds = 19;
+inline constexpr int kNumDataFaultKinds = 20;
 
 std::string_view to_string(DataFaultKind kind);
 
@@ -71,16 +72,22 @@ struct DataReport {
   int64_t largest_class = -1;  // largest class number in the label files
   bool has_class_zero = false;
   std::array<int64_t, kNumDataFaultKinds> counts{};
-  // Faults in the order of files and lines; at most kMaxDataFaults are kept,
-  // but all are counted.
+  // Faults in the order of files and lines, after those of kOtherClasses, which
+  // may concern every box. At most kMaxDataFaults are kept, but all are
+  // counted.
   std::vector<DataFault> faults;
   // Notes of label readers and the file index (folder_index.h), one line each.
   std::vector<std::string> notes;
 
   void add(DataFault fault);
-  // Whether classes count from 1: the largest is `num_classes` and none is 0.
+  int64_t count_of(DataFaultKind kind) const {
+    return counts[static_cast<size_t>(kind)];
+  }
+  // Whether classes count from 1: the largest is `num_classes`, none is 0, and
+  // no list says that there are other classes.
   bool counts_classes_from_one(int64_t num_classes) const {
-    return largest_class == num_classes && !has_class_zero;
+    return largest_class == num_classes && !has_class_zero &&
+           count_of(DataFaultKind::kOtherClasses) == 0;
   }
   int64_t num_faults() const;
   // The counts by kind: "3 bad lines, 1 duplicate".

@@ -243,12 +243,15 @@ void refuse_unknown_class(const configs::DataConfig& config,
       cat(first->file, ":", first->labels.unknown_class->line, " has class ",
           first->labels.unknown_class->class_name, ", but names in ",
           config.file.string(), " has ", counted(classes, "class"), ", 0 to ",
-          classes - 1,
+          classes - 1, ": ", first_names(config.names),
           " (label files with such a class: ", report.files_of_unknown_classes,
           from_one ? "; with class 0: none, so these labels count "
                      "classes from 1)"
                    : ")",
-          report.row_form.empty() ? "" : "; rows read as " + report.row_form),
+          report.row_form.empty() ? "" : "; rows read as " + report.row_form,
+          report.count_of(DataFaultKind::kOtherClasses) > 0
+              ? "; " + report.faults[0].where + " " + report.faults[0].what
+              : ""),
       from_one ? "take 1 from the class of every line"
                : "complete names, or correct the label",
       ExitCode::kData);
@@ -278,6 +281,13 @@ std::string folder_of_images_beside(const configs::DataConfig& config,
 
 Error empty_split(const configs::DataConfig& config, const DataReport& report,
                   const std::vector<SplitImage>& images) {
+  constexpr auto kList = DataFaultKind::kOtherClasses;
+  if (report.count_of(kList) > 0) {  // no reason for missing images or boxes
+    DataReport without = report;
+    without.counts[static_cast<size_t>(kList)] = 0;
+    std::erase_if(without.faults, [](auto& f) { return f.kind == kList; });
+    return empty_split(config, without, images);
+  }
   const size_t num_found = images.size();
   const std::string name = report.split + " of " + config.file.string();
   if (num_found == 0) {

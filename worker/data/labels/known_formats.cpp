@@ -71,6 +71,16 @@ constexpr RowFormat kRowFormats[] = {
      "`class x1 y1 x2 y2`: corners, not centres, for as centres many would "
      "stick out of their images",
      ""},
+    {RowForm::Shape::kTopLeft,
+     "`class x y w h` with top-left corners, not centres, for as centres many "
+     "would stick out of their images",
+     ""},
+    {RowForm::Shape::kClassLast, "`x y w h class`: the class stands last",
+     "put it first in every row, as `awk '{print $5, $1, $2, $3, $4}'` does"},
+    {RowForm::Shape::kPercent,
+     "`class x y w h` in percent: no number is above 100, and the images are "
+     "larger",
+     "divide x, y, w and h by 100: they are read as fractions of the image"},
     {RowForm::Shape::kNamed, "names of classes instead of numbers", ""},
     {RowForm::Shape::kOidv4, "OIDv4's `name x1 y1 x2 y2` in pixels", ""},
     {RowForm::Shape::kKitti, "KITTI's", ""},
@@ -152,6 +162,12 @@ bool can_be_corners(const std::vector<double>& row) {
          row[3] <= 1 && row[4] <= 1;
 }
 
+bool can_be_top_left(const std::vector<double>& row) {
+  constexpr double kSlack = 1e-3;
+  return row[1] >= 0 && row[2] >= 0 && row[1] + row[3] <= 1 + kSlack &&
+         row[2] + row[4] <= 1 + kSlack;
+}
+
 // Counts how many rows of a sample may be boxes, corners and so on.
 class RowCounts {
  public:
@@ -169,12 +185,20 @@ class RowCounts {
       ++kitti_;
     } else if (row.first_numbers == 0 && count == 4) {
       ++(has_pixels(row.numbers) ? oidv4_ : named_);
+    } else if (row.first_numbers == 4 && count == 0) {
+      ++class_last_;
     }
   }
 
-  // Whether every row can be a box, and fewer than half of the rows can be
-  // corners.
-  bool are_plain() const { return boxes_ == rows_ && corners_ * 2 < rows_; }
+  // Whether every row can be a box, fewer than half of the rows can be corners,
+  // and few boxes stick out of their images.
+  bool are_plain() const {
+    return boxes_ == rows_ && corners_ * 2 < rows_ &&
+           !many_stick_out(stick_out_, boxes_);
+  }
+
+  int64_t boxes() const { return boxes_; }
+  int64_t stick_out() const { return stick_out_; }
 
   RowForm::Shape shape() const {
     using Shape = RowForm::Shape;
@@ -182,15 +206,23 @@ class RowCounts {
     for (const auto& [count, shape] :
          {std::pair(mot_, Shape::kMot), std::pair(vis_drone_, Shape::kVisDrone),
           std::pair(dota_, Shape::kDota), std::pair(kitti_, Shape::kKitti),
-          std::pair(oidv4_, Shape::kOidv4), std::pair(named_, Shape::kNamed)}) {
+          std::pair(oidv4_, Shape::kOidv4), std::pair(named_, Shape::kNamed),
+          std::pair(class_last_, Shape::kClassLast)}) {
       if (is_most(count, rows_)) return shape;
     }
     const bool has_poses = long_ > 0 && long_ * 2 >= rows_ &&
                            is_most(poses_, long_) && has_one_length_;
     if (has_poses) return Shape::kKeypoints;
-    const bool has_corners =
-        is_most(boxes_, rows_) && are_corners(boxes_, corners_, stick_out_);
-    return has_corners ? Shape::kCorners : Shape::kYolo;
+    if (rows_ >= kLeastBoxes && is_most(percents_, rows_) &&
+        percents_ == pixels_) {
+      return Shape::kPercent;
+    }
+    if (!is_most(boxes_, rows_)) return Shape::kYolo;
+    if (mean_something_else(boxes_, corners_, stick_out_)) {
+      return Shape::kCorners;
+    }
+    return mean_something_else(boxes_, top_left_, stick_out_) ? Shape::kTopLeft
+                                                              : Shape::kYolo;
   }
 
  private:
@@ -201,10 +233,19 @@ class RowCounts {
     } else if (separators.has_commas && row.size() >= 9 && row.size() <= 10 &&
                has_pixels(std::span(row).subspan(2, 4))) {
       ++mot_;
+    } else if (row.size() == kBox && row[0] >= 0 && !is_class(row[0]) &&
+               is_class(row[4])) {
+      ++class_last_;
     } else if (row.size() == kBox || row.size() == kBox + 1) {
-      if (has_pixels(std::span(row).subspan(1, 4))) return;
+      const auto box = std::span(row).subspan(1, 4);
+      if (has_pixels(box)) {
+        ++pixels_;
+        percents_ += std::ranges::max(box) <= kMostPercent ? 1 : 0;
+        return;
+      }
       ++boxes_;
       corners_ += can_be_corners(row) ? 1 : 0;
+      top_left_ += can_be_top_left(row) ? 1 : 0;
       stick_out_ += sticks_out(row) ? 1 : 0;
     } else if (row.size() > kBox + 1) {
       has_one_length_ =
@@ -215,7 +256,8 @@ class RowCounts {
     }
   }
 
-  int64_t rows_ = 0, boxes_ = 0, corners_ = 0, stick_out_ = 0;
+  int64_t rows_ = 0, boxes_ = 0, corners_ = 0, top_left_ = 0, stick_out_ = 0;
+  int64_t pixels_ = 0, percents_ = 0, class_last_ = 0;
   int64_t long_ = 0, poses_ = 0;
   int64_t mot_ = 0, vis_drone_ = 0, dota_ = 0, kitti_ = 0, oidv4_ = 0,
           named_ = 0;
@@ -307,6 +349,11 @@ RowForm row_form(std::span<const std::string> texts, bool has_keypoints) {
   RowCounts counts;
   each_row(texts, [&](std::string_view line) { counts.add(line, form); });
   form.shape = has_keypoints ? RowForm::Shape::kKeypoints : counts.shape();
+  if (form.shape == RowForm::Shape::kCorners ||
+      form.shape == RowForm::Shape::kTopLeft) {
+    form.boxes = counts.boxes();
+    form.stick_out = counts.stick_out();
+  }
   return form;
 }
 

@@ -44,12 +44,18 @@ std::optional<NamedFormat> named_format(std::span<const std::string> files);
 // Larger numbers are taken to be pixels.
 inline constexpr double kMostFraction = 2;
 
+// The largest number of a row in percent.
+inline constexpr double kMostPercent = 100;
+
 // The way in which the rows of a split's label files are written.
 struct RowForm {
   enum class Shape : uint8_t {
     kYolo,       // class cx cy w h, or class and an outline
     kKeypoints,  // class cx cy w h, then the points of a pose
     kCorners,    // class x1 y1 x2 y2, fractions
+    kTopLeft,    // class x1 y1 w h, fractions
+    kClassLast,  // cx cy w h class
+    kPercent,    // as kYolo, from 0 to 100
     kNamed,      // as kYolo, with the name of the class
     kOidv4,      // name x1 y1 x2 y2, pixels
     kKitti,      // name, 3 values, x1 y1 x2 y2 in pixels, 7 or 8 values
@@ -60,6 +66,9 @@ struct RowForm {
   Shape shape = Shape::kYolo;
   bool has_commas = false;          // commas between the values
   bool has_decimal_commas = false;  // 0,5 for 0.5
+  // For kCorners and kTopLeft: of how many `boxes` of the sample `stick_out`
+  // would stick out of their images as centres.
+  int64_t boxes = 0, stick_out = 0;
 
   bool is_in_pixels() const {
     return shape == Shape::kOidv4 || shape == Shape::kKitti ||
@@ -74,8 +83,8 @@ struct RowForm {
   std::string_view refusal() const;
 };
 
-// The form of most of the rows. `has_keypoints`: the data file says that rows
-// hold poses.
+// The form of most of the rows. Rows of kPercent may also be in pixels of small
+// images. `has_keypoints`: the data file says that rows hold poses.
 RowForm row_form(std::span<const std::string> texts, bool has_keypoints);
 
 // Whether the rows can only be plain YOLO boxes. Then a few files are enough as

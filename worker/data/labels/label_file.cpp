@@ -215,6 +215,10 @@ class LineParser {
     }
     double& w = values[3];
     double& h = values[4];
+    if (form_.shape == RowForm::Shape::kTopLeft) {
+      values[1] += w / 2;
+      values[2] += h / 2;
+    }
     const std::string size = "w " + short_number(w) + ", h " + short_number(h);
     if (w == 0 || h == 0) {
       drop(DataFaultKind::kZeroSize, size);

@@ -12,8 +12,10 @@
 #include "configs/yaml/line_reader.h"
 #include "parallel/base/check.h"
 #include "parallel/base/file_kind.h"
+#include "parallel/base/regular_file.h"
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
+#include "parallel/base/utf8.h"
 #include "worker/data/labels/file_list.h"
 #include "worker/data/labels/geojson.h"
 #include "worker/maps/map_plugin.h"
@@ -68,24 +70,37 @@ class YoloLabels : public OwnFileLabels {
   const RowForm form_;
 };
 
-// The texts of at most `most` label files, evenly spread over the images.
-// `first` becomes the path of the first label file.
-std::vector<std::string> label_sample(const std::vector<std::string>& images,
-                                      size_t most, std::string& first) {
-  std::vector<std::string> texts;
+// Images of a split and the texts of their label files, one for each image.
+struct LabelSample {
+  std::vector<std::string> images, texts;
+};
+
+// At most `most` images with label files, evenly spread.
+LabelSample label_sample(const std::vector<std::string>& images, size_t most) {
+  LabelSample sample;
   const size_t tries = std::min(images.size(), most * 4);
-  for (size_t i = 0; i < tries && texts.size() < most; ++i) {
-    const std::string file = label_path(images[i * images.size() / tries]);
+  for (size_t i = 0; i < tries && sample.texts.size() < most; ++i) {
+    const std::string& image = images[i * images.size() / tries];
     std::string reason;
-    auto text = read_label_text(file, reason);
+    auto text = read_label_text(label_path(image), reason);
     if (!text || text->empty() ||
         foreign_kind(text->substr(0, kFileHeadBytes)) != ForeignKind::kNone) {
       continue;
     }
-    if (texts.empty()) first = file;
-    texts.push_back(std::move(*text));
+    sample.images.push_back(image);
+    sample.texts.push_back(std::move(*text));
   }
-  return texts;
+  return sample;
+}
+
+// Whether numbers up to kMostPercent cannot be all pixels of these images,
+// because the images are larger.
+bool are_above_percent(std::span<const std::string> images) {
+  return std::ranges::all_of(images, [](const std::string& image) {
+    const auto header = codecs::read_image_size(image, {});
+    return !header.ok() ||
+           std::max(header.size.width, header.size.height) > kMostPercent;
+  });
 }
 
 // Finds out from a sample how the rows of the images' label files are written,
@@ -94,20 +109,29 @@ std::vector<std::string> label_sample(const std::vector<std::string>& images,
 RowForm form_of_rows(const std::vector<std::string>& images, bool has_keypoints,
                      DataReport& report) {
   constexpr size_t kFewFiles = 6, kManyFiles = 128;
-  std::string first;
-  std::vector<std::string> texts = label_sample(images, kFewFiles, first);
-  if (!are_plain_rows(texts)) texts = label_sample(images, kManyFiles, first);
-  const RowForm form = row_form(texts, has_keypoints);
+  LabelSample sample = label_sample(images, kFewFiles);
+  if (!are_plain_rows(sample.texts)) sample = label_sample(images, kManyFiles);
+  RowForm form = row_form(sample.texts, has_keypoints);
+  if (form.shape == RowForm::Shape::kPercent &&
+      !are_above_percent(sample.images)) {
+    form.shape = RowForm::Shape::kYolo;
+  }
+  if (form.text().empty() || sample.images.empty()) return form;
+  const std::string first = label_path(sample.images.front());
   if (!form.refusal().empty()) {
     throw Error("data",
                 "the rows of " + first + " and the other label files are " +
                     form.text(),
                 std::string(form.refusal()), ExitCode::kData);
   }
-  if (!form.text().empty()) {
-    report.notes.push_back(report.split + ": the rows of the label files, " +
-                           "first " + first + ", are read as " + form.text());
+  std::string note = report.split + ": the rows of the label files, first " +
+                     first + ", are read as " + form.text();
+  if (form.stick_out > 0) {
+    note +=
+        cat(" (", form.stick_out, " of ", form.boxes,
+            " looked at): ", std::string(remedy_of(DataFaultKind::kOtherSize)));
   }
+  report.notes.push_back(std::move(note));
   return form;
 }
 
@@ -165,18 +189,18 @@ maps::MapApi& required_maps(const std::string& what) {
               "or give the images labels in pixels", ExitCode::kData);
 }
 
-// The folders in which a table for the image may be: the folder of the data
-// file, then for ROOT/images/train/a.jpg the folders ROOT/images/train,
-// ROOT/images and ROOT.
+// The folders in which a file about an image's labels may be: the folder of the
+// data file, then for ROOT/images/train/a.jpg the folders ROOT/images/train,
+// ROOT/images and ROOT; also for ROOT/labels/train/a.txt.
 std::vector<fs::path> folders_of_tables(const configs::DataConfig& config,
-                                        const fs::path& first_image) {
+                                        const fs::path& file) {
   std::vector<fs::path> folders = {config.file.parent_path()};
-  fs::path folder = first_image.parent_path();
+  fs::path folder = file.parent_path();
   for (int i = 0; i < 3 && folder.has_relative_path(); ++i) {
     folders.push_back(folder);
-    const bool is_images = folder.filename() == "images";
+    const fs::path name = folder.filename();
     folder = folder.parent_path();
-    if (!is_images) continue;
+    if (name != "images" && name != "labels") continue;
     folders.push_back(folder);
     break;
   }
@@ -264,6 +288,7 @@ class LabelFolder {
         const auto at = static_cast<size_t>(found - names_.begin());
         if (is_read[at]) shared_.push_back(name);
         has_labels = is_read[at] = true;
+        has_rows_ = has_rows_ || std::string_view(suffix) == ".txt";
       }
       if (!has_labels) unlabelled_.push_back(image);
     }
@@ -292,6 +317,8 @@ class LabelFolder {
     }
   }
 
+  // Whether an image reads a YOLO label file of this folder.
+  bool has_rows() const { return has_rows_; }
   bool has_orphans() const { return !orphans_.empty(); }
   const std::vector<std::string_view>& unlabelled() const {
     return unlabelled_;
@@ -334,12 +361,14 @@ class LabelFolder {
   std::vector<std::string> shared_;
   std::vector<std::string_view> unlabelled_;
   std::vector<std::pair<std::string, std::string_view>> orphans_;
+  bool has_rows_ = false;
 };
 
 // Reports label files that belong to no image, and label files that belong to
-// several images.
-void report_unread_labels(const std::vector<std::string>& images,
-                          DataReport& report) {
+// several images. Returns the folders of the images' YOLO label files.
+std::vector<std::string> report_label_files(
+    const std::vector<std::string>& images, DataReport& report) {
+  std::vector<std::string> with_rows;
   std::map<std::string, std::vector<std::string_view>> by_folder;
   for (const std::string& image : images) {
     if (codecs::names_page(image)) continue;
@@ -354,17 +383,79 @@ void report_unread_labels(const std::vector<std::string>& images,
                            own.front().rfind('/') + 1 == folder.size();
     const LabelFolder labels(folder, own, is_beside);
     labels.report_to(report);
+    if (labels.has_rows()) with_rows.push_back(folder);
     if (!labels.has_orphans()) continue;
     unlabelled.insert(unlabelled.end(), labels.unlabelled().begin(),
                       labels.unlabelled().end());
   }
-  if (unlabelled.empty()) return;
+  if (unlabelled.empty()) return with_rows;
   report.notes.push_back(
       report.split + ": " +
       counted(static_cast<int64_t>(unlabelled.size()), "image") +
       " without a label file, taken as background: " +
       first_of(unlabelled, 3,
                [](std::string_view image) { return std::string(image); }));
+  return with_rows;
+}
+
+// How a list of classes differs from `names`; "" if it does not.
+std::string difference_from_names(const std::vector<std::string>& listed,
+                                  const configs::DataConfig& config) {
+  const std::string data = config.file.string();
+  const auto [theirs, own] = std::ranges::mismatch(listed, config.names);
+  std::vector<std::string> differences;
+  if (theirs != listed.end() && own != config.names.end()) {
+    differences.push_back(cat("says class ", theirs - listed.begin(), " is '",
+                              short_line(*theirs, 200), "', ", data, " says '",
+                              *own, "'"));
+  }
+  if (listed.size() != config.names.size()) {
+    differences.push_back(cat("has ", counted(std::ssize(listed), "class"),
+                              ", ", data, " names ", config.names.size()));
+  }
+  return joined(differences, "; ");
+}
+
+// As above, for a file with one class a line. An empty file is no list.
+std::string difference_of_list(const fs::path& file,
+                               const configs::DataConfig& config) {
+  constexpr uint64_t kMostBytes = 4 << 20;
+  const auto text = text_of_file(file, kMostBytes, Links::kFollowed);
+  if (!text) return "cannot be read: " + file_fault();
+  if (trimmed(*text).empty()) return "";
+  const ForeignKind kind = foreign_kind(text->substr(0, kFileHeadBytes));
+  if (kind != ForeignKind::kNone) return "is " + to_string(kind);
+  std::vector<std::string> listed;
+  for (LineReader lines(*text); lines.next();) {
+    listed.emplace_back(trimmed(lines.line()));
+  }
+  while (!listed.empty() && listed.back().empty()) listed.pop_back();
+  return difference_from_names(listed, config);
+}
+
+// Rows give classes as numbers, so labels are read with swapped classes if the
+// program that wrote them had its classes in another order than `names`.
+// labelImg, Label Studio, CVAT and Roboflow keep their order in a list in the
+// folder of the labels or above it.
+void report_class_lists(const std::vector<std::string>& folders_of_labels,
+                        const configs::DataConfig& config, DataReport& report) {
+  std::set<std::string> folders;
+  for (const std::string& own : folders_of_labels) {
+    for (const fs::path& near : folders_of_tables(config, own + "x.txt")) {
+      std::string folder = fs::absolute(near / ".").lexically_normal().string();
+      if (own.starts_with(folder)) folders.insert(std::move(folder));
+    }
+  }
+  for (const std::string& folder : folders) {
+    for (const char* name : {"classes.txt", "obj.names", "_darknet.labels"}) {
+      if (!file_exists(folder + name)) continue;
+      std::string what = difference_of_list(folder + name, config);
+      if (what.empty()) continue;
+      constexpr auto kKind = DataFaultKind::kOtherClasses;
+      report.add({kKind, folder + name, std::move(what),
+                  "`names` used; " + std::string(remedy_of(kKind))});
+    }
+  }
 }
 
 void keep_each_once(std::vector<SplitImage>& images, DataReport& report) {
@@ -470,6 +561,11 @@ const fs::path& split_images(const configs::DataConfig& config, Split split) {
                   config.test_images);
 }
 
+std::string first_names(const std::vector<std::string>& names) {
+  constexpr size_t kShown = 8;
+  return first_of(names, kShown, [](const std::string& name) { return name; });
+}
+
 std::optional<int32_t> ClassRules::find(const std::string& name, int64_t line,
                                         LabelFile& labels) const {
   if (single_cls) return 0;
@@ -517,7 +613,7 @@ SplitImages open_split(const configs::DataConfig& config, Split split,
   }
   if (!folders_and_lists.empty()) {
     std::vector<std::string> all = list_images(folders_and_lists, report);
-    report_unread_labels(all, report);
+    const std::vector<std::string> with_rows = report_label_files(all, report);
     ImagesByForm forms = by_form(std::move(all));
     std::vector<std::string>& images = forms.yolo;
     const fs::path table = forms.voc.empty() && forms.geojson.empty()
@@ -546,6 +642,9 @@ SplitImages open_split(const configs::DataConfig& config, Split split,
     }
     const RowForm form = form_of_rows(images, config.has_keypoints, report);
     result.row_form = report.row_form = form.text();
+    if (!single_cls && !form.has_names()) {
+      report_class_lists(with_rows, config, report);
+    }
     result.readers.push_back(
         std::make_unique<YoloLabels>(std::move(images), classes, form));
   }

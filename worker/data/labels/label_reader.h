@@ -151,6 +151,9 @@ std::string unused_table(const configs::DataConfig& config,
                          const std::string& split,
                          const std::vector<SplitImage>& images);
 
+// The first of `names`, for messages: "cat, dog and 78 more".
+std::string first_names(const std::vector<std::string>& names);
+
 // The class names that readers match labels against.
 struct ClassRules {
   std::vector<std::string> names;

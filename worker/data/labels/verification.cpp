@@ -66,12 +66,14 @@ void add_to(VerifiedSplit& split, ExaminedImage& examined,
     ++split.images_by_samples[verdict.samples];
   }
   if (const auto& unknown = labels.unknown_class) {
-    report.add({DataFaultKind::kBadClass,
-                cat(examined.labels.file, ":", unknown->line),
-                "class " + unknown->class_name + ", but " +
-                    config.file.string() + " names " +
-                    counted(static_cast<int64_t>(config.names.size()), "class"),
-                "training is refused: complete names, or correct the label"});
+    report.add(
+        {DataFaultKind::kBadClass,
+         cat(examined.labels.file, ":", unknown->line),
+         "class " + unknown->class_name + ", but " + config.file.string() +
+             " names " +
+             counted(static_cast<int64_t>(config.names.size()), "class") +
+             ": " + first_names(config.names),
+         "training is refused: complete names, or correct the label"});
     if (split.refusal.empty()) split.refusal = "labels have unknown classes";
   }
   split.images.push_back(std::move(examined.verdict));

@@ -139,16 +139,16 @@ TEST_F(LabelFormats, AnnotationsBesideImagesAndACsvAreTheSameIndex) {
   folder_.write("images_labels.csv",
                 "\xEF\xBB\xBF"
                 "filename,width,height,class,xmin,ymin,xmax,ymax\r\n"
-                "1.bmp,9,9,b,4,5,20,15\r\n"
-                "sub/2.bmp,9,9,a,3,7,3,7\r\n"
-                "\"1.bmp\",9,9,a,0,0.5,40,20\r\n\r\n"
-                "sub/2.bmp,9,9,a,-5,10,5,20\r\n");
+                "1.bmp,40,20,b,4,5,20,15\r\n"
+                "sub/2.bmp,10,30,a,3,7,3,7\r\n"
+                "\"1.bmp\",40,20,a,0,0.5,40,20\r\n\r\n"
+                "sub/2.bmp,10,30,a,-5,10,5,20\r\n");
   const IndexedDataset csv = load("images_labels.csv");
   expect_same(expected.dataset, csv.dataset);
   EXPECT_THAT(csv.report.lines(9),
               ElementsAre(HasSubstr("2 faults"),
-                          HasSubstr("images_labels.csv:3:17: zero size"),
-                          HasSubstr("images_labels.csv:6:17: sticks out")));
+                          HasSubstr("images_labels.csv:3:19: zero size"),
+                          HasSubstr("images_labels.csv:6:19: sticks out")));
 }
 
 TEST_F(LabelFormats, AnnotationsInAFolderBesideTheImagesAreTheSameIndex) {
@@ -171,10 +171,10 @@ TEST_F(LabelFormats, ATableBesideTheImagesIsRead) {
   const IndexedDataset expected = voc();
   const std::string table =
       "filename,width,height,class,xmin,ymin,xmax,ymax\n"
-      "1.bmp,9,9,b,4,5,20,15\n"
-      "2.bmp,9,9,a,3,7,3,7\n"
-      "1.bmp,9,9,a,0,0.5,40,20\n"
-      "sub/2.bmp,9,9,a,-5,10,5,20\n";
+      "1.bmp,40,20,b,4,5,20,15\n"
+      "2.bmp,10,30,a,3,7,3,7\n"
+      "1.bmp,40,20,a,0,0.5,40,20\n"
+      "sub/2.bmp,10,30,a,-5,10,5,20\n";
   const fs::path data =
       folder_.write("data.yaml", "train: images\nval: images\nnames: [a, b]\n");
   for (const std::string where :

@@ -106,7 +106,7 @@ std::vector<Odd> odd_sets() {
       {"coco with a stale size",
        {{"t.json",
          coco(R"(, "width": 9, "height": 9)", R"("bbox": [4, 5, 16, 10])")}},
-       "4 boxes\n",
+       "4 labelled at another size",
        true,
        kCocoYaml},
       // Boxes in other units.
@@ -131,6 +131,14 @@ std::vector<Odd> odd_sets() {
       {"pixels in yolo rows",
        {{"labels/%d.txt", "1 12 10 16 10\n"}},
        "4 in pixels",
+       false},
+      {"the class stands last",
+       {{"labels/%d.txt", ".3 .5 .4 .5 1\n"}},
+       "the class stands last",
+       false},
+      {"the name of the class stands last",
+       {{"labels/%d.txt", ".3 .5 .4 .5 big cat\n"}},
+       "the class stands last",
        false},
       // Rows with the keypoints of a pose.
       {"a pose of 17 points",
@@ -242,6 +250,20 @@ std::vector<Odd> odd_sets() {
        "labels/77.txt"},
       {"classes.txt is no label", with("labels/classes.txt", "a\nb\n"),
        "4 boxes\n"},
+      {"labelImg's classes in another order",
+       with("labels/classes.txt", "b\r\na\r\n\r\n"), "says class 0 is 'b', "},
+      {"darknet's classes in another order above the labels",
+       with("obj.names", "b\na\n"), "obj.names: list of other classes"},
+      {"Roboflow's classes are more than names",
+       with("labels/_darknet.labels", "a\nb\nc\n"), "has 3 classes, "},
+      {"a list of classes in UTF-16",
+       with("classes.txt", std::string("\xFF\xFE"
+                                       "a\0",
+                                       4)),
+       "UTF-16"},
+      {"a list of classes does not matter for names in rows",
+       {{"labels/%d.txt", "b .3 .5 .4 .5\n"}, {"classes.txt", "b\na\n"}},
+       "4 boxes\n"},
       // Copies of images that programs hide.
       {"__MACOSX", with("images/__MACOSX/._0.bmp", "x"), "1 hidden copy"},
       {"Thumbs.db", with("images/Thumbs.db", "x"), "4 boxes\n"},
@@ -349,6 +371,118 @@ TEST(OddLabels, AreReadRightlyOrRefusedByName) {
     EXPECT_EQ(is_read, odd.is_read) << said;
     EXPECT_THAT(said, HasSubstr(odd.said));
   }
+}
+
+// A data set of four images with one label file each, named by their numbers.
+configs::DataConfig data_set(const TemporaryFolder& folder,
+                             const std::string& rows, int height, int width) {
+  for (int i = 0; i < kImages; ++i) {
+    const std::string n = std::to_string(i);
+    folder.write("images/" + n + ".bmp",
+                 encode_bmp(test_picture(height, width, 1)));
+    folder.write("labels/" + n + ".txt", rows);
+  }
+  return configs::load_data_config(
+      folder.write("data.yaml", "train: images\nval: images\nnames: [a, b]\n"));
+}
+
+std::string report_text(const configs::DataConfig& config) {
+  std::string text;
+  for (const std::string& line :
+       index_dataset(config, Split::kTrain).report.lines(9)) {
+    text += line + "\n";
+  }
+  return text;
+}
+
+std::string refusal_text(const configs::DataConfig& config) {
+  try {
+    return "not refused: " + report_text(config);
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+TEST(OddLabels, TopLeftCornersAreReadAsSuch) {
+  const TemporaryFolder folder;
+  const configs::DataConfig config =
+      data_set(folder, "1 .05 .5 .3 .2\n0 .6 0 .2 .4\n", 20, 40);
+  const IndexedDataset indexed = index_dataset(config, Split::kTrain);
+  EXPECT_EQ(indexed.report.num_faults(), 0);
+  ASSERT_EQ(indexed.dataset.labels(0).size(), 2U);
+  const BoxLabel box = indexed.dataset.labels(0)[0];
+  EXPECT_NEAR(box.cx, .2, 1e-6);
+  EXPECT_NEAR(box.cy, .6, 1e-6);
+  EXPECT_NEAR(box.w, .3, 1e-6);
+  const std::string text = report_text(config);
+  EXPECT_THAT(text, HasSubstr("labels/0.txt, are read as"));
+  EXPECT_THAT(text, HasSubstr("top-left corners, not centres"));
+  EXPECT_THAT(text, HasSubstr("(8 of 8 looked at)"));
+  EXPECT_THAT(text, HasSubstr("--fix-to"));
+}
+
+// As top-left corners, these boxes would reach beyond the right edge.
+TEST(OddLabels, CentresOfBoxesThatStickOutStayCentres) {
+  const TemporaryFolder folder;
+  const configs::DataConfig config =
+      data_set(folder, "1 .05 .5 .3 .2\n0 .9 .5 .3 .4\n", 20, 40);
+  EXPECT_THAT(report_text(config), HasSubstr("8 stick out of the image"));
+}
+
+TEST(OddLabels, PercentIsNamedIfTheImagesAreLarger) {
+  for (const int width : {192, 64}) {
+    const TemporaryFolder folder;
+    const std::string text = refusal_text(
+        data_set(folder, "1 30 50 40 50\n0 80.5 60 10 20\n", 48, width));
+    EXPECT_THAT(text, HasSubstr(width > 100 ? "in percent" : "8 in pixels"));
+    EXPECT_THAT(text, HasSubstr(width > 100 ? "divide x, y, w and h by 100"
+                                            : "as fractions"));
+  }
+}
+
+TEST(OddLabels, ARefusedClassComesWithTheClassesAndTheListThatHasIt) {
+  const TemporaryFolder folder;
+  const configs::DataConfig config =
+      data_set(folder, "2 .3 .5 .4 .5\n", 20, 40);
+  folder.write("labels/classes.txt", "a\nb\nc\n");
+  const std::string text = refusal_text(config);
+  EXPECT_THAT(text, HasSubstr("0 to 1: a, b (label files"));
+  EXPECT_THAT(text, HasSubstr("classes.txt has 3 classes, "));
+  const std::vector<VerifiedSplit> splits = verify_data(config, {});
+  EXPECT_THAT(verification_text(splits, false),
+              HasSubstr("names 2 classes: a, b"));
+  EXPECT_THAT(splits[0].report.lines(1).at(1),
+              HasSubstr("labels/classes.txt: list of other classes"));
+}
+
+TEST(OddLabels, AListOfClassesIsNotTheReasonForMissingBoxes) {
+  const TemporaryFolder folder;
+  const configs::DataConfig config = data_set(folder, "1 .3 .5 0 .5\n", 20, 40);
+  folder.write("classes.txt", "b\na\n");
+  EXPECT_THAT(refusal_text(config), HasSubstr("4 zero sizes, first "));
+}
+
+TEST(OddLabels, OneClassForAllNeedsNoOrder) {
+  const TemporaryFolder folder;
+  const configs::DataConfig config =
+      data_set(folder, "1 .3 .5 .4 .5\n", 20, 40);
+  folder.write("classes.txt", "b\na\n");
+  IndexOptions options;
+  options.single_cls = true;
+  EXPECT_EQ(index_dataset(config, Split::kTrain, options).report.num_faults(),
+            0);
+}
+
+TEST(OddLabels, AStatedSizeThatBoxesExceedIsNamed) {
+  const TemporaryFolder folder;
+  data_set(folder, "", 20, 40);
+  folder.write("t.json", coco(R"(, "width": 9, "height": 9)",
+                              R"("bbox": [4, 5, 16, 10])"));
+  EXPECT_THAT(report_text(configs::load_data_config(
+                  folder.write("data.yaml", kCocoYaml))),
+              HasSubstr("labelled at 9 x 9, the image has 40 x 20; a box ends "
+                        "at x 20, y 15, so the size in the labels is wrong): "
+                        "boxes taken as pixels of the image"));
 }
 
 }  // namespace
