@@ -196,7 +196,9 @@ class Supervisor {
       add_words(child, {"--interface", options_.interface});
     }
     const std::string& program = options_.request.config.augment_program;
-    if (!program.empty()) add_words(child, {"--augment-program", program});
+    if (!program.empty() && options_.request.config.command == "train") {
+      add_words(child, {"--augment-program", program});
+    }
     add_words(child, {"--supervised", "--coordinator", address_, "--processes",
                       std::to_string(options_.request.workers_per_agent),
                       "--spot", options_.spot});

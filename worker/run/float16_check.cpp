@@ -151,6 +151,11 @@ Float16Check check_here(const RunContext& run) {
                     error.what_without_backtrace()),
                 ""};
       }
+    } catch (const c10::AcceleratorError&) {
+      throw;  // the card is in an unknown state
+    } catch (const c10::Error& error) {
+      // A library has no float16 for this card, for example.
+      return {error.what_without_backtrace(), ""};
     }
     step::release_failed_graph();
     run.device.memory().release_caches();
