@@ -144,7 +144,9 @@ TEST(SharedMachine, ResultsFollowTheUmaskAndSecretsAreTheUsersOwn) {
     const unsigned umask = user == 1000 ? 0007 : user == 0 ? 0022 : 0002;
     SCOPED_TRACE("user " + std::to_string(user));
     const fs::path folder = fresh_folder();
-    if (is_root) ASSERT_EQ(::chown(folder.c_str(), user, user), 0);
+    if (is_root) {
+      ASSERT_EQ(::chown(folder.c_str(), user, user), 0);
+    }
     std::string words;
     for (const std::string& word :
          train_shapes("8", {"--epochs", "500", "--noval"})) {
