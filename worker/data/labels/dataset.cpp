@@ -8,11 +8,11 @@
 #include <utility>
 
 #include "parallel/base/check.h"
-#include "worker/data/labels/parallel_for.h"
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "worker/data/labels/file_list.h"
 #include "worker/data/labels/folder_index.h"
+#include "worker/data/labels/parallel_for.h"
 #include "worker/data/packs/pack_index.h"
 
 namespace headroom::labels {

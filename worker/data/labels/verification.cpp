@@ -7,13 +7,13 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/numbered_folder.h"
-#include "worker/data/labels/parallel_for.h"
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "worker/data/labels/file_list.h"
 #include "worker/data/labels/label_file.h"
 #include "worker/data/labels/label_reader.h"
 #include "worker/data/labels/measured_range.h"
+#include "worker/data/labels/parallel_for.h"
 #include "worker/data/packs/pack_index.h"
 
 namespace headroom::labels {
