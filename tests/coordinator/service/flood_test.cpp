@@ -299,8 +299,9 @@ TEST_P(Flood, OfCallsWithLongHeaders) {
   });
 }
 
-// Without a token and with reflection the bound does not hold for all floods yet
-// (deploy/guide/decisions/coordinator.md), so these modes are not tested here.
+// Without a token and with reflection the bound does not hold for all floods
+// yet (deploy/guide/decisions/coordinator.md), so these modes are not tested
+// here.
 INSTANTIATE_TEST_SUITE_P(, Flood,
                          ::testing::Values(Mode{"WithAToken", true, false}),
                          [](const auto& mode) { return mode.param.name; });

@@ -63,7 +63,8 @@ TEST_F(Saved, WithoutAFileThereIsNoPlan) {
 
 TEST_F(Saved, APlanThatNoLongerServesTheRequestIsRefusedWithTheReason) {
   save(plan::plan_to_json(another_plan()));
-  EXPECT_THAT(read(config(), 3).plan_error, HasSubstr("for 2 processes, not for 3"));
+  EXPECT_THAT(read(config(), 3).plan_error,
+              HasSubstr("for 2 processes, not for 3"));
   configs::RunConfig limited = config();
   limited.memory_limit = fullest_rank_bytes(another_plan()) - 1;
   EXPECT_FALSE(read(limited).plan);
