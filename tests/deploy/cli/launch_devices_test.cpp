@@ -176,19 +176,19 @@ INSTANTIATE_TEST_SUITE_P(Slow, LaunchDevices, ::testing::Values(1, 3, 4),
 
 using AloneOnCards = testing::Supervision;
 
-TEST_F(AloneOnCards, AWorkerACardIsTheDefaultAndOlderCardsComputeInFloat32) {
+TEST_F(AloneOnCards, AWorkerACardIsTheDefaultAndOlderCardsCheckFloat16First) {
   setenv("HEADROOM_DEVICE_PLUGIN", "/none", 1);
   let_workers("told");
   setenv("FAKE_DEVICES", "4", 1);
   setenv("FAKE_CAPABILITY", "75", 1);
   const ProgramResult run = run_train();
   EXPECT_EQ(run.exit_code, 0) << run.err;
-  EXPECT_THAT(run.err, HasSubstr("4 x Fake H100, fp32, processes 4 x "));
+  EXPECT_THAT(run.err, HasSubstr("4 x Fake H100, fp16, processes 4 x "));
   EXPECT_THAT(run.err,
-              HasSubstr("precision: fp32, as Fake H100 is not known to have "
-                        "tensor cores"));
+              HasSubstr("is not known to have tensor cores; the loss is "
+                        "scaled; one step is checked first"));
   EXPECT_THAT(run.err,
-              HasSubstr("rank 3 was told device all, precision fp32, backend "
+              HasSubstr("rank 3 was told device all, precision fp16, backend "
                         "nccl, card 3 GPU-3"));
 }
 

@@ -158,7 +158,7 @@ TEST_P(LostLog, EndsTheRunOnceWithTheCommandThatGoesOn) {
     const rlimit nothing{0, RLIM_INFINITY};
     ASSERT_EQ(prlimit(coordinator, RLIMIT_FSIZE, &nothing, nullptr), 0);
     EXPECT_TRUE(eventually(
-        [&] { return fs::file_size(folder / "coordinator.log") == 0; }));
+        [&] { return fs::file_size(folder / "coordinator.log.lock") == 0; }));
     kill(coordinator, SIGKILL);
   }
   run->signal(SIGCONT);
