@@ -270,8 +270,9 @@ TEST_P(RefusedPlan, PrintsACommandThatFits) {
   };
   const ProgramResult refused = plan(GetParam());
   ASSERT_EQ(refused.exit_code, 3) << refused.err;
-  // With the limit of a whole card, the search takes 12 s of processor time.
-  EXPECT_LT(refused.seconds, 40);
+  // With the limit of a whole card, the search takes 12 to 40 s of processor
+  // time, depending on the processor.
+  EXPECT_LT(refused.seconds, 120);
   const std::string start = ": use headroom plan ";
   const size_t begin = refused.err.find(start);
   ASSERT_NE(begin, std::string::npos) << refused.err;
@@ -307,7 +308,7 @@ TEST(PlanForGtx16, SaysWhatFloat32WouldTake) {
       "yolov5s",           "--img", "640",   "--batch",  "8"};
   const ProgramResult plan = run_program(words, fresh_folder());
   EXPECT_EQ(plan.exit_code, 0) << plan.err;
-  EXPECT_THAT(plan.err, HasSubstr("precision: fp16, as GTX 1650 has no bf16"));
+  EXPECT_THAT(plan.err, HasSubstr("fp16, as NVIDIA GTX 1650 has no bf16"));
   EXPECT_THAT(plan.err,
               HasSubstr("in fp32, which it takes if the check fails, the "
                         "tensors of the fullest card take "));
