@@ -19,10 +19,10 @@
 #include <utility>
 #include <vector>
 
-#include "worker/data/labels/parallel_for.h"
 #include "parallel/base/units.h"
 #include "worker/data/codecs/image.h"
 #include "worker/data/labels/label_file.h"
+#include "worker/data/labels/parallel_for.h"
 
 namespace headroom::anchors {
 

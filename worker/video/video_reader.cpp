@@ -12,9 +12,9 @@
 #include <utility>
 #include <vector>
 
-#include "parallel/machine/piped_program.h"
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
+#include "parallel/machine/piped_program.h"
 #include "worker/video/video.h"
 
 namespace headroom::video {

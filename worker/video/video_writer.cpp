@@ -6,10 +6,10 @@
 #include <cstring>
 
 #include "parallel/base/atomic_file.h"
-#include "parallel/machine/piped_program.h"
 #include "parallel/base/regular_file.h"
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
+#include "parallel/machine/piped_program.h"
 #include "worker/video/video.h"
 
 namespace headroom::video {

@@ -12,8 +12,8 @@
 #include <opencv2/core.hpp>
 #include <tuple>
 
-#include "parallel/machine/piped_program.h"
 #include "parallel/base/text.h"
+#include "parallel/machine/piped_program.h"
 #include "tests/support/file_size_limit.h"
 #include "tests/worker/data/data_files.h"
 #include "tests/worker/video/clips.h"

@@ -18,7 +18,6 @@
 #include <vector>
 
 #include "parallel/base/check.h"
-#include "worker/data/labels/parallel_for.h"
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "parallel/base/utf8.h"
@@ -29,6 +28,7 @@
 #include "worker/data/labels/geojson_extents.h"
 #include "worker/data/labels/json_text.h"
 #include "worker/data/labels/label_reader.h"
+#include "worker/data/labels/parallel_for.h"
 #include "worker/maps/map_api.h"
 
 namespace headroom::labels {

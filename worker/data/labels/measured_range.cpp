@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "parallel/base/check.h"
-#include "worker/data/labels/parallel_for.h"
 #include "parallel/base/text.h"
 #include "worker/data/codecs/geo_tags.h"
 #include "worker/data/codecs/scanline_reader.h"
+#include "worker/data/labels/parallel_for.h"
 
 namespace headroom::labels {
 namespace {

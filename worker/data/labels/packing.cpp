@@ -8,9 +8,9 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/numbered_folder.h"
-#include "worker/data/labels/parallel_for.h"
 #include "parallel/base/units.h"
 #include "worker/data/labels/file_list.h"
+#include "worker/data/labels/parallel_for.h"
 #include "worker/data/packs/pack_index.h"
 #include "worker/data/packs/pack_writer.h"
 #include "worker/data/packs/packed_file.h"

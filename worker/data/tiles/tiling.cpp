@@ -7,7 +7,6 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/numbered_folder.h"
-#include "worker/data/labels/parallel_for.h"
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "worker/data/codecs/geo_tags.h"
@@ -16,6 +15,7 @@
 #include "worker/data/labels/file_list.h"
 #include "worker/data/labels/label_file.h"
 #include "worker/data/labels/label_reader.h"
+#include "worker/data/labels/parallel_for.h"
 #include "worker/data/tiles/tile_cutter.h"
 
 namespace headroom::tiles {
