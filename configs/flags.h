@@ -39,7 +39,7 @@ std::vector<FlagUse> changed_flags(const RunConfig& before,
 // this process, is the config's: no file and no other machine starts a program.
 void require_augment_program(const RunConfig& config,
                              const std::string& command);
-// The same, but a new run without a program takes this one.
+// Gives a new run this program, and checks that a resumed run has it.
 void take_augment_program(RunConfig& config, const std::string& command);
 
 }  // namespace headroom::configs

@@ -30,6 +30,7 @@
 #include "deploy/cli/show/run_result.h"
 #include "deploy/cli/supervisor.h"
 #include "parallel/base/check.h"
+#include "parallel/base/folder_place.h"
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "parallel/base/utf8.h"
@@ -118,7 +119,8 @@ void require_reachable(const CommandLine& line, bool spans = false) {
   if (!loopback.empty()) {
     throw Error("network",
                 "--coordinator " + address + ": " + host + " is " + loopback +
-                    " on " + host_name() + ", which no other machine can reach",
+                    " on " + this_host_name() +
+                    ", which no other machine can reach",
                 "name an address of rank 0's machine (here: " +
                     interfaces_text(network_interfaces()) +
                     "), or take the name out of the lines of 127.* in "

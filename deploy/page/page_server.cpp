@@ -17,6 +17,7 @@
 #include "deploy/page/page_text.h"
 #include "deploy/page/strangers.h"
 #include "parallel/base/check.h"
+#include "parallel/base/folder_place.h"
 #include "parallel/base/regular_file.h"
 #include "parallel/base/text.h"
 
@@ -64,10 +65,7 @@ bool is_number(const std::string& host) {
          ::inet_pton(AF_INET6, host.c_str(), &ipv6) == 1;
 }
 
-std::string machine_name() {
-  char name[256] = {};
-  return ::gethostname(name, sizeof name - 1) == 0 ? lower_case(name) : "";
-}
+std::string machine_name() { return lower_case(this_host_name()); }
 
 // Whether `host` is the machine's short name, alone or with a domain. Clients
 // may use the full name even if the machine itself has only the short name.

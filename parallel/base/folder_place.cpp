@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 std::string text_in(const fs::path& file) {
-  return text_of_file(file, kLargestWhole, Links::kRefused).value_or("");
+  return text_or_none(file, Links::kRefused);
 }
 
 std::string mark_of(const std::string& run_id, const std::string& node_id) {

@@ -134,8 +134,8 @@ TEST(ExistOk, AWorkerLostBeforeTheFirstStepDoesNotReviveTheOlderRun) {
   EXPECT_THAT(text_of(folder / kRun / "run.yaml"), HasSubstr("yolov5s"));
 }
 
-// On a shared machine the results are for those whom the umask lets read them,
-// and what a stranger could use to join the run is for nobody else.
+// On a shared machine other users can read the results if the umask allows it.
+// They cannot read what would let them join the run.
 TEST(SharedMachine, ResultsFollowTheUmaskAndSecretsAreTheUsersOwn) {
   using std::filesystem::perms;
   const bool is_root = ::geteuid() == 0;

@@ -381,7 +381,7 @@ void expect_boxes_of_onnx(const fs::path& folder, const fs::path& weights) {
   EXPECT_LT(worst, 0.02);
 }
 
-// The same short training runs with the range, and without it in 8 bits.
+// A short training runs twice: with the range in 16 bits, and without it in 8.
 TEST(SlowSixteenBits, FaintObjectsAreFoundOnlyInSixteenBits) {
   const fs::path folder = write_data(fresh_folder(), 96, 48);
   const auto map_of = [&](const std::string& data) {

@@ -255,7 +255,7 @@ const std::vector<Rule>& rules() {
               plans,
               {"coordinator/service", "deploy/records", "parallel/planner",
                "proto",
-               // It makes pictures smaller for a report.
+               // The report's pictures are made smaller.
                "worker/data/codecs"}}),
        {"images", "json", "system", "http"}},
       // The program `headroom`.

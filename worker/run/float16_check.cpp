@@ -2,17 +2,17 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/rand.h>
-#include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <vector>
 
 #include "configs/layers/layer_cost.h"
 #include "configs/yaml/scalar.h"
 #include "parallel/base/text.h"
+#include "parallel/base/utf8.h"
+#include "parallel/collectives/gather.h"
 #include "worker/loss/detection_loss.h"
 #include "worker/loss/device_loss.h"
 #include "worker/model/layer_graph.h"
@@ -29,7 +29,7 @@ constexpr int64_t kImages = 2;
 constexpr int64_t kBoxes = 8;  // of each image
 constexpr double kLossTolerance = 0.01;
 constexpr double kNormTolerance = 0.1;
-constexpr int64_t kMostText = 256;  // bytes of an error that ranks exchange
+constexpr size_t kMostText = 255;  // bytes of an error that ranks exchange
 
 struct Pass {
   double loss = 0, norm = 0;
@@ -162,18 +162,6 @@ Float16Check check_here(const RunContext& run) {
   }
 }
 
-// The text of rank `from`, on every rank.
-std::string shared_text(collectives::Communicator& world, int from,
-                        const std::string& text) {
-  const at::Tensor bytes = at::zeros({kMostText}, at::kByte);
-  if (world.rank() == from) {
-    std::memcpy(bytes.data_ptr(), text.data(),
-                std::min<size_t>(text.size(), kMostText - 1));
-  }
-  world.broadcast(bytes, from);
-  return static_cast<const char*>(bytes.const_data_ptr());
-}
-
 }  // namespace
 
 bool is_float16_check_due(const RunContext& run) {
@@ -194,15 +182,12 @@ Float16Check check_float16(const RunContext& run,
                              .reason = step::describe(*report)});
   }
   run.device.memory().release_caches();
-  const at::Tensor failed = at::zeros({world.size()}, at::kLong);
-  int64_t* const flags = failed.data_ptr<int64_t>();
-  flags[world.rank()] = check.error.empty() ? 0 : 1;
-  world.all_reduce(failed);
-  const int64_t* const first = std::find(flags, flags + world.size(), 1);
-  if (first == flags + world.size()) return check;
-  const auto rank = static_cast<int>(first - flags);
-  check.error =
-      cat("rank ", rank, ": ") + shared_text(world, rank, check.error);
+  const std::vector<std::string> errors =
+      collectives::gather_bytes(world, shortened(check.error, kMostText));
+  const auto first = std::ranges::find_if_not(errors, &std::string::empty);
+  check.error = first == errors.end()
+                    ? ""
+                    : cat("rank ", first - errors.begin(), ": ", *first);
   return check;
 }
 

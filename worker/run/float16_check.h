@@ -9,8 +9,9 @@
 // loss differs from float32's by more than 1 %, or its gradient's norm by more
 // than 10 %.
 //
-// It finds cards whose convolutions are wrong. It does not find a model whose
-// maps leave float16's range only after weights were loaded or trained.
+// The check finds cards whose convolutions are wrong. It uses initial weights,
+// so it does not find a model whose maps leave float16's range only with loaded
+// or trained weights.
 #pragma once
 
 #include <string>

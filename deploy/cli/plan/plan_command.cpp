@@ -93,8 +93,9 @@ void say_notes(const CommandLine& line, const RunRequest& request) {
   }
 }
 
-// What the run takes if the check of fp16 fails, so that nobody learns at the
-// start of a training that it does not fit then.
+// Says how much memory the run needs in fp32, which it uses if the check of
+// fp16 fails. Otherwise a user would see only at the start of a training that
+// it does not fit.
 std::string float32_note(configs::RunConfig config, int world_size,
                          const std::vector<layers::LayerCost>& layers) {
   config.precision = configs::Precision::kFp32;

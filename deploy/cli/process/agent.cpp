@@ -53,7 +53,7 @@ class Agent {
  public:
   explicit Agent(const AgentOptions& options)
       : options_(options),
-        node_id_(cat(host_name(), "-", getpid())),
+        node_id_(cat(this_host_name(), "-", getpid())),
         advertise_host_(advertise_host(options)),
         client_(coordinator::ControlClient::connect(options.coordinator)) {}
 
@@ -70,7 +70,7 @@ class Agent {
     // on a machine.
     log_ = std::make_unique<LineLog>(
         run.run_directory(),
-        cat("workers-", host_name(), "-", options_.launcher_rank));
+        cat("workers-", this_host_name(), "-", options_.launcher_rank));
     run_directory_ = run.run_directory();
     configs::RunConfig config = configs::parse_run_config(
         run.run_config_yaml(), "the coordinator's run.yaml");
@@ -114,14 +114,14 @@ class Agent {
     for (const std::string& sentence :
          unused_network(advertise_host_, network_interfaces(), rdma_devices(),
                         speaks_nccl)) {
-      options_.print("warning: " + host_name() + ": " + sentence);
+      options_.print("warning: " + this_host_name() + ": " + sentence);
     }
   }
 
   coordinator::NodeRegistration registration() const {
     coordinator::NodeRegistration node{
         .node_id = node_id_,
-        .hostname = host_name(),
+        .hostname = this_host_name(),
         .launcher_rank = options_.launcher_rank,
         .worker_ids = {},
         .cards = cards_.cards,
@@ -298,7 +298,8 @@ class Agent {
     answered_interrupts_ = count;
     if (count > 1) return false;
     try {
-      client_->drain_node("the agent on " + host_name() + " was asked to stop");
+      client_->drain_node("the agent on " + this_host_name() +
+                          " was asked to stop");
       options_.print("leaving the run at the next committed step");
     } catch (const CommunicationError&) {
       is_forsaken_ = true;
@@ -356,7 +357,7 @@ class Agent {
     // Without a shared folder, each machine has what its own workers saved.
     const std::string where =
         is_elsewhere(run_directory_, client_->node_orders().folder)
-            ? " on " + host_name()
+            ? " on " + this_host_name()
             : "";
     return RunExit{5,
                    "[agent] " + silence + ": " + saved_state(run_directory_) +
@@ -368,7 +369,8 @@ class Agent {
   // agent says it itself.
   std::string place_of_results(const FolderPlace& place) const {
     if (options_.has_coordinator || options_.first_local_rank > 0) return "";
-    if (place.hostname == host_name()) return "results in " + run_directory_;
+    if (place.hostname == this_host_name())
+      return "results in " + run_directory_;
     return tell_elsewhere(run_directory_, place);
   }
 

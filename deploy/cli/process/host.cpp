@@ -37,12 +37,10 @@ std::string text_of(const sockaddr* address, socklen_t size) {
 
 }  // namespace
 
-std::string host_name() { return this_host_name(); }
-
 int usable_cores() { return static_cast<int>(read_machine_limits().cores); }
 
 std::string host_address() {
-  const AddressList named = resolve(host_name(), nullptr, AF_INET);
+  const AddressList named = resolve(this_host_name(), nullptr, AF_INET);
   for (const addrinfo* a = named.get(); a != nullptr; a = a->ai_next) {
     const std::string text = text_of(a->ai_addr, a->ai_addrlen);
     if (!wire::is_loopback(text)) return text;

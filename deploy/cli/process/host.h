@@ -8,8 +8,6 @@
 
 namespace headroom::cli {
 
-std::string host_name();
-
 // The number of threads that this process can run at once: the cores of its
 // affinity mask, which mpirun may have set, or a container's quota.
 int usable_cores();

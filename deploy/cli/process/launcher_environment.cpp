@@ -13,6 +13,7 @@
 #include "deploy/cli/process/host.h"
 #include "deploy/cli/process/interrupts.h"
 #include "parallel/base/check.h"
+#include "parallel/base/folder_place.h"
 #include "parallel/base/text.h"
 
 namespace headroom::cli {
@@ -503,7 +504,7 @@ bool gives_way(const Launcher& row, const Launcher& outer,
 }  // namespace
 
 LauncherMachine this_machine() {
-  return {.name = host_name(),
+  return {.name = this_host_name(),
           .read = [](const std::string& path) -> std::optional<std::string> {
             std::ifstream in(path);
             if (!in) return std::nullopt;

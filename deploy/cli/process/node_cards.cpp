@@ -10,6 +10,7 @@
 #include "deploy/cli/process/child_process.h"
 #include "deploy/cli/process/host.h"
 #include "parallel/base/device_list.h"
+#include "parallel/base/folder_place.h"
 #include "parallel/base/plugin_library.h"
 #include "parallel/base/text.h"
 #include "parallel/nvml/nvml.h"
@@ -100,7 +101,7 @@ NodeCards find_node_cards() {
 
 coordinator::Node node_with(const NodeCards& cards, int num_workers) {
   coordinator::Node node;
-  node.node_id = node.hostname = host_name();
+  node.node_id = node.hostname = this_host_name();
   for (int k = 0; k < num_workers; ++k) {
     node.worker_ids.push_back(std::to_string(k));
   }

@@ -78,8 +78,8 @@ std::string size_table(const Json& summary) {
   }
   return text +
          "          P, R, mAP50 and mAP are YOLOv5's; AP and AR are COCO's: "
-         "small "
-         "is below\n          32 x 32 pixels, large above 96 x 96, and - means "
+         "small is below\n          32 x 32 pixels, large above 96 x 96, and - "
+         "means "
          "that there is none\n";
 }
 

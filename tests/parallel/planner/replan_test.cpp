@@ -216,7 +216,7 @@ TEST(Replan, WithoutARemedyBothNumbersAreReported) {
   EXPECT_FALSE(plan_after_shortage(config, failed, shortage, {}).plan);
 }
 
-// An ordinary container's limit never leads to offload that nobody asked for.
+// Under a container's limit the planner offloads only if the user asks for it.
 TEST(Replan, UnderTheMachinesLimitNothingIsOffloadedUnasked) {
   configs::RunConfig config = request();
   config.device = "cpu";

@@ -183,8 +183,8 @@ TEST(ActivationRunner, AFullOffloadFileIsRefusedWithTheNumbers) {
   }
 }
 
-// A limit that follows from the machine leads to no file of offloaded tensors
-// that nobody asked for.
+// If only the machine limits the memory, a rank does not offload tensors to a
+// file, unless the user asked for offload.
 TEST(ActivationRungs, HaveOffloadOnlyWhereTheRunMayOrThePlanDoes) {
   plan::Plan plan;
   const auto names = [&](bool may_offload) {
