@@ -3,7 +3,8 @@
 // A new activation is a kind and a name here, its value and derivative in
 // worker/kernels/element_math.h and, with vectors, in
 // worker/kernels/cpu/vector_kernels.cpp, and its exported form in
-// worker/export/exported_activation.h. nvcc compiles this header too.
+// worker/export/exported_activation.h; for int8, onnx_runner.cpp there must
+// know its ONNX operators. nvcc compiles this header too.
 #pragma once
 
 #include <optional>

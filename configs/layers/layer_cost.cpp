@@ -34,9 +34,9 @@ void count_program(LayerProgram program, LayerCost& cost) {
   cost.channels = program.output().channels;
   cost.stride = program.output().stride;
   for (const LayerProgram::Block& block : program.blocks) {
-    cost.parameters += block.parameters();
-    cost.parameter_tensors += block.parameter_tensors();
-    cost.norm_channels += block.norm_channels();
+    for (const int64_t elements : block.parameters) cost.parameters += elements;
+    cost.parameter_tensors += static_cast<int64_t>(block.parameters.size());
+    cost.norm_channels += block.norm_channels;
   }
   for (const LayerProgram::Step& step : program.steps)
     cost.multiply_adds_per_pixel += step.facts.multiply_adds_per_pixel;

@@ -46,6 +46,7 @@ class Composer {
     return one_block(std::move(block));
   }
 
+  // As many groups as possible.
   LayerProgram dwconv() {
     layer_.refuse_repeats();
     layer_.allow_arguments(1, 3, "[channels, kernel, stride]");
@@ -54,6 +55,7 @@ class Composer {
     return one_block(std::move(block));
   }
 
+  // Joins four neighbouring cells into one, then a convolution.
   LayerProgram focus() {
     layer_.refuse_repeats();
     layer_.allow_arguments(1, 2, "[channels, kernel]");
@@ -62,11 +64,12 @@ class Composer {
     block.in_channels *= 4;
     layer_.check_stride(2 * layer_.only_input().stride);
     check_division(block);
-    const size_t own = program_.declare(std::move(block));
+    const size_t own = program_.declare_conv(std::move(block));
     program_.run_block(own, program_.fold(kInput));
     return std::move(program_);
   }
 
+  // A 1x1 and a 3x3 convolution; with a shortcut, plus the input. Repeated.
   LayerProgram bottlenecks() {
     const std::string form = "[channels] or [channels, False]";
     layer_.allow_arguments(1, 3, form);
@@ -102,6 +105,7 @@ class Composer {
     return std::move(program_);
   }
 
+  // The layer's repeats are its bottlenecks.
   LayerProgram c3() {
     const std::string form =
         "[channels], [channels, False] or [channels, False, [cv1, cv2, "
@@ -129,6 +133,7 @@ class Composer {
                  });
   }
 
+  // Han et al., "GhostNet: More Features from Cheap Operations", 2020.
   LayerProgram ghost_conv() {
     layer_.refuse_repeats();
     layer_.allow_arguments(1, 3, "[channels, kernel, stride]");
@@ -140,8 +145,8 @@ class Composer {
     return std::move(program_);
   }
 
-  // YOLOv5's shortcut argument has no effect here: a ghost bottleneck always
-  // adds its input.
+  // C3 of ghost bottlenecks. YOLOv5's shortcut argument has no effect here: a
+  // ghost bottleneck always adds its input.
   LayerProgram c3_ghost() {
     const std::string form = "[channels] or [channels, False]";
     layer_.allow_arguments(1, 3, form);
@@ -171,6 +176,10 @@ class Composer {
         });
   }
 
+  // Half the channels unchanged, the other half through 1x1, depthwise 3x3,
+  // 1x1; then all are shuffled. With stride 2 both branches have convolutions
+  // on all channels. Repeated. Ma et al., "ShuffleNet V2: Practical Guidelines
+  // for Efficient CNN Architecture Design", 2018.
   LayerProgram shuffle_net() {
     layer_.allow_arguments(1, 2, "[channels, stride]");
     const int64_t channels = layer_.channels();
@@ -194,6 +203,9 @@ class Composer {
     return std::move(program_);
   }
 
+  // 1x1 to `expanded` channels if the input has another number, depthwise
+  // kernel, squeeze and excitation if SE, 1x1. Without NL, the activation is
+  // the table's. Howard et al., "Searching for MobileNetV3", 2019.
   LayerProgram inverted_residual() {
     layer_.refuse_repeats();
     const std::string form =
@@ -214,21 +226,23 @@ class Composer {
     layer_.check_stride(layer_.only_input().stride * cells.stride);
     int x = kInput;
     if (expanded != in) {
-      x = program_.run_block(program_.declare({"expand.", in, expanded, 1, 1, 0,
-                                               1, cells.activation}),
+      x = program_.run_block(program_.declare_conv({"expand.", in, expanded, 1,
+                                                    1, 0, 1, cells.activation}),
                              x);
     }
     const int64_t stride = cells.stride;
-    x = program_.run_block(program_.declare(std::move(cells)), x);
+    x = program_.run_block(program_.declare_conv(std::move(cells)), x);
     if (layer_.truth(4, false, form))
       x = squeeze_excite("se.", x, kSqueezeRatio);
-    x = program_.run_block(program_.declare({"project.", expanded, channels, 1,
-                                             1, 0, 1, kIdentity}),
-                           x);
+    x = program_.run_block(
+        program_.declare_conv(
+            {"project.", expanded, channels, 1, 1, 0, 1, kIdentity}),
+        x);
     if (stride == 1 && in == channels) program_.add(kInput, x);
     return std::move(program_);
   }
 
+  // Hu et al., "Squeeze-and-Excitation Networks", 2018.
   LayerProgram squeeze_excitation() {
     layer_.refuse_repeats();
     layer_.allow_arguments(0, 1, "[ratio], usually [4]");
@@ -298,8 +312,7 @@ class Composer {
       layer_.fail("only a kernel of 2 with stride 2 and padding 0 is supported",
                   "write " + form);
     check_halving();
-    block.is_transposed = true;
-    const size_t own = program_.declare(std::move(block));
+    const size_t own = program_.declare_transposed_conv(std::move(block));
     program_.run_block(own, kInput);
     return std::move(program_);
   }
@@ -353,9 +366,8 @@ class Composer {
     int64_t squeezed =
         std::max(kMultiple, (share + kMultiple / 2) / kMultiple * kMultiple);
     if (10 * squeezed < 9 * share) squeezed += kMultiple;
-    Block block = {name, channels, channels};
-    block.squeezed = squeezed;
-    return program_.run_block(program_.declare(std::move(block)), x);
+    return program_.run_block(
+        program_.declare_squeeze_excite(name, channels, squeezed), x);
   }
 
   // A block from [channels, kernel, stride], padded by half the kernel.
@@ -396,7 +408,7 @@ class Composer {
   LayerProgram one_block(Block block) {
     check_division(block);
     layer_.check_stride(layer_.only_input().stride * block.stride);
-    const size_t own = program_.declare(std::move(block));
+    const size_t own = program_.declare_conv(std::move(block));
     program_.run_block(own, kInput);
     return std::move(program_);
   }
@@ -404,7 +416,7 @@ class Composer {
   // A convolution of stride 1 inside a module.
   size_t inner(const std::string& name, int64_t in_channels, int64_t channels,
                int64_t kernel) {
-    return program_.declare(
+    return program_.declare_conv(
         {name, in_channels, channels, kernel, 1, kernel / 2, 1, activation_});
   }
   int64_t half_of(int64_t channels) const {
@@ -461,18 +473,18 @@ class Composer {
             int64_t stride, const ActivationFunction& activation) {
     constexpr int64_t kCheapKernel = 5;
     const size_t cv1 =
-        program_.declare({name + "cv1.", channels_of(x), half, kernel, stride,
-                          kernel / 2, 1, activation});
+        program_.declare_conv({name + "cv1.", channels_of(x), half, kernel,
+                               stride, kernel / 2, 1, activation});
     const size_t cv2 =
-        program_.declare({name + "cv2.", half, half, kCheapKernel, 1,
-                          kCheapKernel / 2, half, activation});
+        program_.declare_conv({name + "cv2.", half, half, kCheapKernel, 1,
+                               kCheapKernel / 2, half, activation});
     const int y = program_.run_block(cv1, x);
     return program_.concatenate({y, program_.run_block(cv2, y)});
   }
 
   // A depthwise 3x3 convolution without activation.
   size_t depthwise(const std::string& name, int64_t channels, int64_t stride) {
-    return program_.declare(
+    return program_.declare_conv(
         {name, channels, channels, 3, stride, 1, channels, kIdentity});
   }
 

@@ -8,7 +8,17 @@
 
 namespace headroom::layers {
 
+using BlockKind = LayerProgram::BlockKind;
 using Operation = LayerProgram::Operation;
+
+namespace {
+
+int64_t convolution_weights(const LayerProgram::Block& block) {
+  return block.kernel * block.kernel * block.in_channels / block.groups *
+         block.channels;
+}
+
+}  // namespace
 
 const MapShape& LayerProgram::shape_of(int value) const {
   const auto at = static_cast<size_t>(value);
@@ -33,7 +43,8 @@ std::vector<std::vector<int>> LayerProgram::released() const {
 LayerInside LayerProgram::inside() const {
   if (std::ranges::none_of(steps, &Step::keeps_inputs))
     return LayerInside::kNothing;
-  return steps.size() == 1 && steps.front().operation == Operation::kBlock
+  return steps.size() == 1 && steps.front().operation == Operation::kBlock &&
+                 block_of(steps.front()).kind == BlockKind::kConv
              ? LayerInside::kOneConvolution
              : LayerInside::kSeveralMaps;
 }
@@ -41,6 +52,35 @@ LayerInside LayerProgram::inside() const {
 double elements_per_pixel(const MapShape& map) {
   const auto stride = static_cast<double>(map.stride);
   return static_cast<double>(map.channels) / (stride * stride);
+}
+
+size_t LayerProgram::declare_conv(Block block) {
+  block.kind = BlockKind::kConv;
+  block.weights = convolution_weights(block);
+  block.parameters = {block.weights, block.channels, block.channels};
+  block.norm_channels = block.channels;
+  return declare(std::move(block));
+}
+
+size_t LayerProgram::declare_transposed_conv(Block block) {
+  HEADROOM_CHECK(block.kernel == block.stride,
+                 cat("a transposed convolution of kernel ", block.kernel,
+                     " and stride ", block.stride));
+  block.kind = BlockKind::kTransposedConv;
+  block.weights = convolution_weights(block);
+  block.parameters = {block.weights, block.channels};
+  return declare(std::move(block));
+}
+
+size_t LayerProgram::declare_squeeze_excite(std::string name, int64_t channels,
+                                            int64_t squeezed) {
+  Block block = {std::move(name), channels, channels};
+  block.kind = BlockKind::kSqueezeExcite;
+  block.squeezed = squeezed;
+  block.weights = 2 * squeezed * channels;
+  block.parameters = {squeezed * channels, squeezed, channels * squeezed,
+                      channels};
+  return declare(std::move(block));
 }
 
 size_t LayerProgram::declare(Block block) {
@@ -59,23 +99,30 @@ int LayerProgram::run_block(size_t block, int x) {
                  cat(made.name, " of ", made.in_channels,
                      " channels on a map of ", shape_of(x).channels));
   Step step;
-  step.operation = made.operation();
+  step.operation = Operation::kBlock;
   step.inputs = {x};
   step.block = block;
-  step.output = {made.channels, made.is_transposed
-                                    ? shape_of(x).stride / made.stride
-                                    : shape_of(x).stride * made.stride};
+  step.output = {made.channels, shape_of(x).stride};
   step.facts.input_gradients = InputGradients::kFromInputs;
-  step.facts.sums_channels = !made.is_transposed;
-  if (made.squeezed == 0) {
-    // Each weight is multiplied once per cell of the coarser map.
-    step.facts.multiply_adds_per_pixel = elements_per_pixel(
-        {made.weights(), std::max(shape_of(x).stride, step.output.stride)});
-  }
-  if (step.operation == Operation::kBlock) {
-    step.facts.kept_elements_per_pixel = elements_per_pixel(step.output);
-    if (made.kernel > 1)
-      step.facts.halo_channel_rows = {(made.kernel - 1) * made.channels};
+  // A convolution multiplies each weight once per cell of the coarser map.
+  switch (made.kind) {
+    case BlockKind::kConv:
+      step.output.stride *= made.stride;
+      step.facts.multiply_adds_per_pixel =
+          elements_per_pixel({made.weights, step.output.stride});
+      step.facts.kept_elements_per_pixel = elements_per_pixel(step.output);
+      step.facts.sums_channels = true;
+      if (made.kernel > 1)
+        step.facts.halo_channel_rows = {(made.kernel - 1) * made.channels};
+      break;
+    case BlockKind::kTransposedConv:
+      step.output.stride /= made.stride;
+      step.facts.multiply_adds_per_pixel =
+          elements_per_pixel({made.weights, shape_of(x).stride});
+      break;
+    case BlockKind::kSqueezeExcite:
+      step.facts.sums_channels = true;
+      break;
   }
   return push(std::move(step));
 }

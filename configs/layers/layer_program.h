@@ -8,11 +8,7 @@
 // Values are numbered: first the layer's inputs, then the output of each step.
 // The value of the last step is the layer's output.
 //
-//   kBlock      convolution, batch norm, activation
-//   kTransposedConv   transposed convolution with a bias; kernel and stride are
-//                     equal
-//   kSqueezeExcite    squeeze and excitation: each channel times a factor
-//                     computed from the means of all channels over the image
+//   kBlock      a part with parameters, of one of the kinds below
 //   kPools      x, p1(x), p2(p1(x)), … side by side; max-pools of stride 1
 //   kAdd        the sum of two maps
 //   kConcat     joins maps along channels
@@ -23,6 +19,20 @@
 //   kSlice      takes a range of channels
 //   kShuffle    moves channel i * (C / g) + j to j * g + i, which spreads each
 //               of the g groups over all channels
+//
+// Kinds of blocks:
+//
+//   kConv             convolution, batch norm, activation
+//   kTransposedConv   transposed convolution with a bias; kernel and stride are
+//                     equal
+//   kSqueezeExcite    squeeze and excitation: each channel times a factor
+//                     computed from the means of all channels over the image
+//
+// A new kind needs a function that declares it with its counts. The compiler
+// names the switches that lack the kind: run_block() here, its tensors
+// (worker/model/convolution_modules.cpp), its memory
+// (parallel/predict/blocks.cpp), its export (worker/export/network_walk.cpp)
+// and pruning (worker/more_tools/channel_graph.cpp).
 #pragma once
 
 #include <cstddef>
@@ -50,8 +60,6 @@ enum class LayerInside { kNothing, kOneConvolution, kSeveralMaps };
 struct LayerProgram {
   enum class Operation {
     kBlock,
-    kTransposedConv,
-    kSqueezeExcite,
     kPools,
     kAdd,
     kConcat,
@@ -61,8 +69,9 @@ struct LayerProgram {
     kShuffle
   };
 
-  // A part with parameters: a convolution of kBlock or kTransposedConv, or the
-  // two products of kSqueezeExcite.
+  enum class BlockKind { kConv, kTransposedConv, kSqueezeExcite };
+
+  // A part with parameters, for example a convolution with its batch norm.
   struct Block {
     std::string name;  // name in the layer's state, "m.0.cv1."
     int64_t in_channels = 0;
@@ -72,28 +81,13 @@ struct LayerProgram {
     int64_t padding = 0;
     int64_t groups = 1;  // groups of the convolution
     ActivationFunction activation = {};
-    // kTransposedConv has a bias and no batch norm.
-    bool is_transposed = false;
     int64_t squeezed = 0;  // channels between kSqueezeExcite's products
 
-    Operation operation() const {
-      return squeezed > 0    ? Operation::kSqueezeExcite
-             : is_transposed ? Operation::kTransposedConv
-                             : Operation::kBlock;
-    }
-    int64_t weights() const {
-      return squeezed > 0 ? 2 * squeezed * channels
-                          : kernel * kernel * in_channels / groups * channels;
-    }
-    int64_t parameters() const {
-      return weights() + squeezed + channels + norm_channels();
-    }
-    int64_t parameter_tensors() const {
-      return squeezed > 0 ? 4 : is_transposed ? 2 : 3;
-    }
-    int64_t norm_channels() const {
-      return is_transposed || squeezed > 0 ? 0 : channels;
-    }
+    // The function that declares the block sets the kind and its counts.
+    BlockKind kind = BlockKind::kConv;
+    int64_t weights = 0;  // elements of the convolutions' weights together
+    std::vector<int64_t> parameters = {};  // elements of each parameter tensor
+    int64_t norm_channels = 0;             // channels with running statistics
   };
 
   // The gradients of an operation's inputs.
@@ -160,9 +154,12 @@ struct LayerProgram {
   LayerInside inside() const;
 
   // --- building a program ---
-  // declare() adds a block and returns its index in `blocks`. The layer's state
-  // has the order of these calls.
-  size_t declare(Block block);
+  // Each of these functions adds a block of one kind and returns its index in
+  // `blocks`. The layer's state has the order of these calls.
+  size_t declare_conv(Block block);
+  size_t declare_transposed_conv(Block block);  // REQUIRES: kernel == stride
+  size_t declare_squeeze_excite(std::string name, int64_t channels,
+                                int64_t squeezed);
   // Each function below adds a step and returns the number of its output value.
   int run_block(size_t block, int x);
   int pools(int x, std::vector<int64_t> windows);
@@ -174,6 +171,7 @@ struct LayerProgram {
   int shuffle(int x, int64_t groups);
 
  private:
+  size_t declare(Block block);
   int push(Step step);
 };
 

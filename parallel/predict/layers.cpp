@@ -136,22 +136,12 @@ Map run_step(const OpContext& context, const layers::LayerProgram& program,
     return derived_map(context, inputs, step.output,
                        step.facts.input_gradients);
   }
-  using Operation = layers::LayerProgram::Operation;
-  const Map& x = inputs.front();
-  switch (step.operation) {
-    case Operation::kBlock:
-      return conv_block(context, x, program.block_of(step));
-    case Operation::kTransposedConv:
-      return transposed_conv(context, x, program.block_of(step));
-    case Operation::kSqueezeExcite:
-      return squeeze_excite(context, x, program.block_of(step));
-    case Operation::kPools:
-      return run_pools(context, x, step.windows);
-    default:
-      HEADROOM_CHECK(false,
-                     "an operation that keeps its inputs needs a "
-                     "function of its own here");
-  }
+  if (step.block)
+    return run_block(context, inputs.front(), program.block_of(step));
+  HEADROOM_CHECK(step.operation == layers::LayerProgram::Operation::kPools,
+                 "an operation that keeps its inputs needs a function of its "
+                 "own here");
+  return run_pools(context, inputs.front(), step.windows);
 }
 
 }  // namespace

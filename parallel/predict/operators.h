@@ -1,8 +1,9 @@
 // Simulates a layer's operators, forward and backward. Each one makes an output
 // map and a graph node that lists the buffers it keeps.
 //
-// An operation that keeps its inputs until backward has its own file here
-// (conv_block.cpp, max_pools.cpp); for others derived_map() suffices.
+// Operations that keep their inputs until backward have functions of their own
+// (blocks.cpp, conv_block.cpp, max_pools.cpp); for others derived_map()
+// suffices.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,7 @@
 
 namespace headroom::predict {
 
-// A convolution with batch norm and activation.
+// kConv: a convolution with batch norm and activation.
 //
 //   forward   y = convolution(x), its groups' statistics, the output
 //   keeps     x, y, statistics; the rows around x if images are split
@@ -25,24 +26,9 @@ namespace headroom::predict {
 Map conv_block(const OpContext& context, const Map& x,
                const layers::LayerProgram::Block& made);
 
-// Squeeze and excitation, as worker/model/convolution_modules.h runs it.
-//
-//   keeps     x; per sample the means, the squeezed means and the factors
-//   backward  computes x's gradient while the output's gradient is held
-//
-// The output can be recomputed from x and the factors.
-Map squeeze_excite(const OpContext& context, const Map& x,
-                   const layers::LayerProgram::Block& made);
-
-// A transposed convolution with kernel = stride, computed as in
-// worker/model/convolution_modules.h: a 1x1 convolution computes all output
-// cells of an input cell as channels, which are then moved to their places.
-//
-//   keeps     x
-//   backward  moves the output's gradient back into channels, then computes the
-//             gradients of x and of the weight
-Map transposed_conv(const OpContext& context, const Map& x,
-                    const layers::LayerProgram::Block& made);
+// A block of any kind.
+Map run_block(const OpContext& context, const Map& x,
+              const layers::LayerProgram::Block& made);
 
 // An operation that saves nothing and whose output can be recomputed from its
 // inputs: addition, concatenation, rearrangement.

@@ -41,9 +41,9 @@ int64_t flat_bytes(const layers::LayerCost& layer, int64_t element_bytes) {
   const int64_t bytes = layer.parameters * element_bytes;
   // The sizes of a head are usually not multiples of the alignment.
   const auto fills = [element_bytes](const layers::LayerProgram::Block& block) {
-    return block.channels * element_bytes % kAlignment == 0 &&
-           block.squeezed * element_bytes % kAlignment == 0 &&
-           block.weights() * element_bytes % kAlignment == 0;
+    return std::ranges::all_of(block.parameters, [&](int64_t elements) {
+      return elements * element_bytes % kAlignment == 0;
+    });
   };
   const bool fills_lines =
       !layer.is_head() && std::ranges::all_of(layer.program->blocks, fills);

@@ -1,37 +1,46 @@
 // The operators of each activation in the exported languages.
 #pragma once
 
-#include <optional>
+#include <nlohmann/json.hpp>
 #include <string>
-#include <vector>
 
 #include "configs/layers/activation.h"
+#include "parallel/base/check.h"
+#include "worker/export/network_walk.h"
 
 namespace headroom::exporter {
 
-struct ExportedActivation {
-  std::string torch;  // TorchScript's function; "" for the identity
-  // ONNX's operators, each applied to the result of the one before.
-  std::vector<std::string> onnx;
-  bool is_gate = false;  // the input is multiplied by the operators' result
-  std::optional<double> slope;  // argument of the operator in both languages
-};
-
-inline ExportedActivation exported_activation(
+// Adds the activation of `x`; returns its value.
+inline std::string exported_activation(
+    NetworkEmitter& emitter, const std::string& x,
     const layers::ActivationFunction& function) {
   switch (function.kind) {
-    case layers::ActivationKind::kSilu:
-      break;
+    case layers::ActivationKind::kSilu: {
+      // SiLU is within 0.003 of 0 below -8.
+      const std::string gate =
+          emitter.add({.onnx = "Sigmoid", .inputs = {x}, .zero_below = -8});
+      return emitter.add({"Mul", {x, gate}, {}, "torch.silu(" + x + ")"});
+    }
     case layers::ActivationKind::kLeaky:
-      if (function == layers::kIdentity) return {};
-      if (function == layers::kRelu) return {"torch.relu", {"Relu"}, false, {}};
-      return {"torch.leaky_relu", {"LeakyRelu"}, false, function.slope};
+      if (function == layers::kIdentity) return x;
+      if (function == layers::kRelu) {
+        return emitter.add({"Relu", {x}, {}, "torch.relu(" + x + ")", 0});
+      }
+      return emitter.add({"LeakyRelu",
+                          {x},
+                          {{"alpha", static_cast<float>(function.slope)}},
+                          "torch.leaky_relu(" + x + ", " +
+                              nlohmann::json(function.slope).dump() + ")"});
     case layers::ActivationKind::kHardswish:
-      return {"torch.hardswish", {"HardSwish"}, false, {}};
-    case layers::ActivationKind::kMish:
-      return {"torch.mish", {"Softplus", "Tanh"}, true, {}};
+      return emitter.add(
+          {"HardSwish", {x}, {}, "torch.hardswish(" + x + ")", -3});
+    case layers::ActivationKind::kMish: {
+      const std::string gate =
+          emitter.add({"Tanh", {emitter.add({"Softplus", {x}})}});
+      return emitter.add({"Mul", {x, gate}, {}, "torch.mish(" + x + ")"});
+    }
   }
-  return {"torch.silu", {"Sigmoid"}, true, {}};
+  HEADROOM_CHECK(false, "an activation of no kind");
 }
 
 }  // namespace headroom::exporter

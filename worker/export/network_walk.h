@@ -1,23 +1,28 @@
 // network_walk: visits a model's layers and the steps of each layer's program
-// in order, and calls an emitter, which writes them in its own language.
+// in order, and writes their operators with an emitter.
 //
-// The walk provides the tensors of an operation (with batch norms folded into
-// their convolutions) and splits composed operations such as a chain of
-// poolings. The emitter only writes single operations. A value is a text: a
-// name or an expression in the emitter's language.
+// The walk knows every operator in both languages, ONNX and TorchScript: it
+// folds batch norms into their convolutions, and splits composed operations
+// such as a chain of poolings. An emitter only adds an operator to its own
+// network. A value is a text: a name or an expression in the emitter's
+// language.
 //
 // Errors: Error (exit 2) that names the layer if a module has no counterpart.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
+#include <utility>
+#include <variant>
 #include <vector>
 
-#include "configs/layers/layer_program.h"
 #include "configs/layers/model_table.h"
+#include "worker/export/onnx_graph.h"
 #include "worker/model/layer_graph.h"
 
 namespace headroom::exporter {
@@ -33,35 +38,34 @@ struct FoldedBlock {
 FoldedBlock folded_block(const std::map<std::string, at::Tensor>& state,
                          const std::string& prefix);
 
+// One operator, with one output.
+struct ExportedOperator {
+  // A value. Numbers are inputs of ONNX's operator only; TorchScript's
+  // expression contains them.
+  using Input =
+      std::variant<std::string, std::vector<int64_t>, std::vector<float>>;
+
+  std::string onnx;
+  std::vector<Input> inputs;
+  std::vector<std::pair<std::string, OnnxNode::Attribute>> attributes = {};
+  // TorchScript's expression; empty if a later operator's expression includes
+  // this operator.
+  std::string torch = {};
+  // In 8 bits, smaller first inputs need no precision, because the output is 0
+  // for them.
+  std::optional<double> zero_below = {};
+};
+
 class NetworkEmitter {
  public:
   using Value = std::string;
 
   virtual ~NetworkEmitter() = default;
 
-  // `name` is the prefix of weight and bias in the state, "model.2.cv1.conv.".
-  // A transposed convolution (shape.is_transposed) has no padding.
-  virtual Value convolution(const Value& x, const std::string& name,
-                            const at::Tensor& weight, const at::Tensor& bias,
-                            const layers::LayerProgram::Block& shape) = 0;
-  virtual Value activation(const Value& x,
-                           const layers::ActivationFunction& function) = 0;
-  virtual Value max_pool(const Value& x, int64_t window) = 0;  // stride 1
-  virtual Value add(const Value& a, const Value& b) = 0;
-  // mean() averages each channel over its cells. scale() multiplies the
-  // channels of `x` by factors that come from hard_sigmoid().
-  virtual Value mean(const Value& x) = 0;
-  virtual Value hard_sigmoid(const Value& x) = 0;
-  virtual Value scale(const Value& x, const Value& factors) = 0;
-  virtual Value concat(const std::vector<Value>& maps) = 0;  // along channels
-  virtual Value upsample(const Value& x) = 0;
-  // Takes every second row and column of x, beginning at (row, column). Only
-  // concat() reads the result.
-  virtual Value every_second(const Value& x, int64_t row, int64_t column) = 0;
-  virtual Value slice(const Value& x, int64_t begin, int64_t end) = 0;
-  virtual Value shuffle(const Value& x, int64_t groups, int64_t channels) = 0;
-  // Called with the map of a level's last convolution, right after
-  // convolution().
+  virtual Value add(const ExportedOperator& added) = 0;
+  // Stores a weight or bias of the state: "model.2.cv1.conv.weight".
+  virtual Value tensor(const std::string& name, const at::Tensor& values) = 0;
+  // Called with the map of a level's last convolution, right after it is added.
   virtual void head(size_t level, const Value& map) = 0;
 };
 

@@ -3,12 +3,11 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 
-#include <limits>
 #include <utility>
+#include <variant>
 
 #include "parallel/base/check.h"
 #include "parallel/base/text.h"
-#include "worker/export/exported_activation.h"
 #include "worker/export/network_walk.h"
 
 namespace headroom::exporter {
@@ -19,97 +18,16 @@ class OnnxEmitter final : public NetworkEmitter {
   OnnxEmitter(OnnxBody& body, const model::LayerGraph& model, bool is_half)
       : body_(body), graph_(body.graph), model_(model), is_half_(is_half) {}
 
-  Value convolution(const Value& x, const std::string& name,
-                    const at::Tensor& weight, const at::Tensor& bias,
-                    const layers::LayerProgram::Block& shape) override {
-    const int64_t kernel_h = weight.size(2), kernel_w = weight.size(3);
-    return graph_.add(
-        shape.is_transposed ? "ConvTranspose" : "Conv",
-        {x, tensor(name + "weight", weight), tensor(name + "bias", bias)},
-        {{"kernel_shape", std::vector<int64_t>{kernel_h, kernel_w}},
-         {"strides", std::vector<int64_t>{shape.stride, shape.stride}},
-         {"pads", std::vector<int64_t>(4, shape.padding)},
-         {"group", shape.groups}});
-  }
-
-  Value activation(const Value& y,
-                   const layers::ActivationFunction& function) override {
-    const ExportedActivation exported = exported_activation(function);
-    Value x = y;
-    for (const std::string& name : exported.onnx) {
-      x = exported.slope
-              ? graph_.add(name, {x},
-                           {{"alpha", static_cast<float>(*exported.slope)}})
-              : graph_.add(name, {x});
+  Value add(const ExportedOperator& added) override {
+    std::vector<std::string> inputs;
+    for (const ExportedOperator::Input& input : added.inputs) {
+      inputs.push_back(name_of(input));
     }
-    return exported.is_gate ? graph_.add("Mul", {y, x}) : x;
+    if (added.zero_below) body_.zero_below[inputs.front()] = *added.zero_below;
+    return graph_.add(added.onnx, std::move(inputs), added.attributes);
   }
 
-  Value max_pool(const Value& x, int64_t window) override {
-    return graph_.add("MaxPool", {x},
-                      {{"kernel_shape", std::vector<int64_t>{window, window}},
-                       {"strides", std::vector<int64_t>{1, 1}},
-                       {"pads", std::vector<int64_t>(4, window / 2)}});
-  }
-
-  Value add(const Value& a, const Value& b) override {
-    return graph_.add("Add", {a, b});
-  }
-
-  Value mean(const Value& x) override {
-    return graph_.add("GlobalAveragePool", {x});
-  }
-
-  Value hard_sigmoid(const Value& x) override {
-    return graph_.add("HardSigmoid", {x}, {{"alpha", 1.0F / 6}});
-  }
-
-  Value scale(const Value& x, const Value& factors) override {
-    return graph_.add("Mul", {x, factors});
-  }
-
-  Value concat(const std::vector<Value>& maps) override {
-    return graph_.add("Concat", maps, {{"axis", int64_t{1}}});
-  }
-
-  Value upsample(const Value& x) override {
-    return graph_.add(
-        "Resize", {x, "", graph_.floats({1, 1, 2, 2}, {4})},
-        {{"mode", std::string("nearest")},
-         {"coordinate_transformation_mode", std::string("asymmetric")},
-         {"nearest_mode", std::string("floor")}});
-  }
-
-  Value every_second(const Value& x, int64_t row, int64_t column) override {
-    constexpr int64_t kEnd = std::numeric_limits<int64_t>::max();
-    return graph_.add(
-        "Slice",
-        {x, graph_.integers({row, column}), graph_.integers({kEnd, kEnd}),
-         graph_.integers({2, 3}), graph_.integers({2, 2})});
-  }
-
-  Value slice(const Value& x, int64_t begin, int64_t end) override {
-    return graph_.add("Slice", {x, graph_.integers({begin}),
-                                graph_.integers({end}), graph_.integers({1})});
-  }
-
-  // Splits the channels into groups and exchanges the two axes.
-  Value shuffle(const Value& x, int64_t groups, int64_t channels) override {
-    const Value shape = graph_.add("Shape", {x});
-    const Value split = graph_.add(
-        "Reshape", {x, graph_.integers({0, groups, channels / groups, -1})});
-    const Value turned = graph_.add(
-        "Transpose", {split}, {{"perm", std::vector<int64_t>{0, 2, 1, 3}}});
-    return graph_.add("Reshape", {turned, shape});
-  }
-
-  void head(size_t level, const Value& map) override {
-    const model::LayerGraph::Level& made = model_.levels()[level];
-    body_.levels.push_back({map, made.stride, made.anchors});
-  }
-
- private:
-  std::string tensor(const std::string& name, const at::Tensor& values) {
+  Value tensor(const std::string& name, const at::Tensor& values) override {
     const at::Tensor stored =
         values.detach().to(is_half_ ? at::kHalf : at::kFloat).contiguous();
     OnnxTensor made;
@@ -120,6 +38,22 @@ class OnnxEmitter final : public NetworkEmitter {
                       static_cast<size_t>(stored.nbytes()));
     graph_.tensors.push_back(std::move(made));
     return name;
+  }
+
+  void head(size_t level, const Value& map) override {
+    const model::LayerGraph::Level& made = model_.levels()[level];
+    body_.levels.push_back({map, made.stride, made.anchors});
+  }
+
+ private:
+  std::string name_of(const ExportedOperator::Input& input) {
+    if (const auto* whole = std::get_if<std::vector<int64_t>>(&input)) {
+      return graph_.integers(*whole);
+    }
+    if (const auto* numbers = std::get_if<std::vector<float>>(&input)) {
+      return graph_.floats(*numbers, {static_cast<int64_t>(numbers->size())});
+    }
+    return std::get<Value>(input);
   }
 
   OnnxBody& body_;

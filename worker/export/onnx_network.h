@@ -1,9 +1,8 @@
 // onnx_network: converts a model with its weights to an ONNX graph.
 //
-// The layers are written from the table and the state. Batch norms are folded
-// into their convolutions (in float64). SiLU becomes Sigmoid and Mul; Mish
-// becomes Softplus, Tanh and Mul; upsampling becomes Resize. The input is
-// "images": [N, C, H, W], 0..1, with the channels of the table's `ch`.
+// The layers are written from the table and the state, by network_walk.h. Batch
+// norms are folded into their convolutions (in float64). The input is "images":
+// [N, C, H, W], 0..1, with the channels of the table's `ch`.
 //
 // Errors: Error (exit 2) that names the layer if a module has no counterpart,
 // or if the strides do not divide the size.
@@ -24,6 +23,9 @@ namespace headroom::exporter {
 struct OnnxBody {
   OnnxGraph graph;  // the graph, still without outputs
   std::vector<OnnxLevel> levels;
+  // For the inputs of some operators, the number below which the operator's
+  // output is 0 (ExportedOperator::zero_below).
+  std::map<std::string, double> zero_below;
 };
 
 // `model` was built from `table`. Uses only the size and type of the input from

@@ -14,16 +14,6 @@ namespace {
 
 constexpr double kLargestInt8 = 127, kLargestUint8 = 255;
 
-// For each activation, the input below which its output is 0. Smaller inputs
-// need no precision.
-const std::map<std::string, double>& zero_below() {
-  static const std::map<std::string, double> all = {
-      {"Sigmoid", -8},  // SiLU is within 0.003 of 0
-      {"HardSwish", -3},
-      {"Relu", 0}};
-  return all;
-}
-
 // Whether the operator only moves numbers, so that its output keeps the input's
 // scale.
 bool keeps_numbers(const std::string& op) {
@@ -69,11 +59,6 @@ class Quantiser {
       tensors_[tensor.name] = &tensor;
     }
     for (const OnnxLevel& level : body.levels) heads_.insert(level.map);
-    for (const OnnxNode& node : body.graph.nodes) {
-      const auto zero = zero_below().find(node.op);
-      if (zero == zero_below().end()) continue;
-      least_[node.inputs.front()] = zero->second;
-    }
   }
 
   OnnxBody run() {
@@ -136,8 +121,10 @@ class Quantiser {
 
   ValueRange range_of(const std::string& name) const {
     ValueRange range = ranges_.at(name);
-    const auto least = least_.find(name);
-    if (least != least_.end()) range.low = std::max(range.low, least->second);
+    const auto zero = body_.zero_below.find(name);
+    if (zero != body_.zero_below.end()) {
+      range.low = std::max(range.low, zero->second);
+    }
     return range;
   }
 
@@ -230,8 +217,6 @@ class Quantiser {
   // heads_: names of the model's output maps, one for each level. floats_:
   // names of the values that are kept as float32.
   std::set<std::string> heads_, floats_;
-  // For each input of an activation, the number below which the output is 0.
-  std::map<std::string, double> least_;
   std::map<std::string, Scale> scales_;
   OnnxBody made_;
 };

@@ -12,8 +12,8 @@
 //   squeeze and excitation   the means and the factors that are computed from
 //             them stay float32; the weights are int8
 //
-// The range of an activation's input is cut off where its output is 0: SiLU
-// below -8 (within 0.003), Hardswish below -3, ReLU below 0.
+// The range of an operator's input is cut off where its output is 0
+// (ExportedOperator::zero_below).
 #pragma once
 
 #include <map>

@@ -13,19 +13,10 @@
 #include "parallel/base/check.h"
 #include "parallel/base/text.h"
 #include "parallel/base/value_range.h"
-#include "worker/export/exported_activation.h"
 #include "worker/export/network_walk.h"
 
 namespace headroom::exporter {
 namespace {
-
-std::string list(const std::vector<std::string>& values) {
-  return "[" + joined(values, ", ") + "]";
-}
-
-std::string pair(int64_t value) {
-  return list({std::to_string(value), std::to_string(value)});
-}
 
 // Builds the module's source, one statement per operation, and its buffers.
 class Source final : public NetworkEmitter {
@@ -36,72 +27,17 @@ class Source final : public NetworkEmitter {
 
   // Returns the source of "forward"; call it after the walk.
   std::string text() {
-    const Value boxes = concat(boxes_);
+    const Value boxes = value("torch.cat([" + joined(boxes_, ", ") + "], 1)");
     return "def forward(self, images: Tensor) -> Tensor:\n" + text_ +
            "    return " + boxes + "\n";
   }
 
-  Value convolution(const Value& x, const std::string& /*name*/,
-                    const at::Tensor& weight, const at::Tensor& bias,
-                    const layers::LayerProgram::Block& shape) override {
-    const std::string tensors =
-        "(" + x + ", " + buffer(weight) + ", " + buffer(bias) + ", ";
-    const std::string groups = std::to_string(shape.groups);
-    return value(shape.is_transposed
-                     ? "torch.conv_transpose2d" + tensors + pair(shape.stride) +
-                           ", [0, 0], [0, 0], " + groups + ", [1, 1])"
-                     : "torch.conv2d" + tensors + pair(shape.stride) + ", " +
-                           pair(shape.padding) + ", [1, 1], " + groups + ")");
+  Value add(const ExportedOperator& added) override {
+    return added.torch.empty() ? Value() : value(added.torch);
   }
 
-  Value activation(const Value& y,
-                   const layers::ActivationFunction& function) override {
-    const ExportedActivation exported = exported_activation(function);
-    if (exported.torch.empty()) return y;
-    const std::string slope =
-        exported.slope ? ", " + nlohmann::json(*exported.slope).dump() : "";
-    return value(exported.torch + "(" + y + slope + ")");
-  }
-
-  Value max_pool(const Value& x, int64_t window) override {
-    return value("torch.max_pool2d(" + x + ", " + pair(window) + ", [1, 1], " +
-                 pair(window / 2) + ")");
-  }
-
-  Value add(const Value& a, const Value& b) override {
-    return value("torch.add(" + a + ", " + b + ")");
-  }
-
-  Value mean(const Value& x) override {
-    return value("torch.mean(" + x + ", [2, 3], True)");
-  }
-
-  Value hard_sigmoid(const Value& x) override {
-    return value("torch.clamp(" + x + " / 6.0 + 0.5, 0.0, 1.0)");
-  }
-
-  Value scale(const Value& x, const Value& factors) override {
-    return value("torch.mul(" + x + ", " + factors + ")");
-  }
-
-  Value concat(const std::vector<Value>& maps) override {
-    return value("torch.cat(" + list(maps) + ", 1)");
-  }
-
-  Value upsample(const Value& x) override {
-    return value("torch.upsample_nearest2d(" + x + ", None, [2.0, 2.0])");
-  }
-
-  Value every_second(const Value& x, int64_t row, int64_t column) override {
-    return cat(x, "[:, :, ", row, "::2, ", column, "::2]");
-  }
-
-  Value slice(const Value& x, int64_t begin, int64_t end) override {
-    return value(cat(x, "[:, ", begin, ":", end, "]"));
-  }
-
-  Value shuffle(const Value& x, int64_t groups, int64_t) override {
-    return value(cat("torch.channel_shuffle(", x, ", ", groups, ")"));
+  Value tensor(const std::string& /*name*/, const at::Tensor& values) override {
+    return add_buffer(values.detach().to(type_).contiguous().clone());
   }
 
   // Decodes a level to [N, rows, 5 + classes], rows by anchor, y, x.
@@ -149,10 +85,6 @@ class Source final : public NetworkEmitter {
     const std::string name = cat("v", num_values_++);
     text_ += "    " + name + " = " + expression + "\n";
     return name;
-  }
-
-  std::string buffer(const at::Tensor& values) {
-    return add_buffer(values.detach().to(type_).contiguous().clone());
   }
 
   std::string add_buffer(const at::Tensor& values) {

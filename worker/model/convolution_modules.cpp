@@ -8,6 +8,7 @@
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "parallel/base/check.h"
 #include "parallel/base/layer_exchange.h"
 #include "worker/kernels/cpu/cell_sums.h"
 #include "worker/kernels/cpu/convolution.h"
@@ -201,6 +202,7 @@ at::Tensor transposed_conv(const at::Tensor& x, const at::Tensor& weight,
 
 namespace {
 
+// Convolution, batch norm and activation as one operation (conv_block.h).
 class Conv final : public ConvolutionModule {
  public:
   Conv(ModelState& state, const std::string& prefix,
@@ -270,6 +272,8 @@ class TransposedConv final : public ConvolutionModule {
   at::Tensor compute_weight_;
 };
 
+// In the state, the matrix products are 1x1 convolutions of means, "fc1." and
+// "fc2.".
 class SqueezeExcite final : public ConvolutionModule {
  public:
   SqueezeExcite(ModelState& state, const std::string& prefix,
@@ -299,15 +303,16 @@ class SqueezeExcite final : public ConvolutionModule {
 std::unique_ptr<ConvolutionModule> make_module(
     ModelState& state, const std::string& prefix,
     const layers::LayerProgram::Block& block) {
-  using Operation = layers::LayerProgram::Operation;
-  switch (block.operation()) {
-    case Operation::kTransposedConv:
-      return std::make_unique<TransposedConv>(state, prefix, block);
-    case Operation::kSqueezeExcite:
-      return std::make_unique<SqueezeExcite>(state, prefix, block);
-    default:
+  using Kind = layers::LayerProgram::BlockKind;
+  switch (block.kind) {
+    case Kind::kConv:
       return std::make_unique<Conv>(state, prefix, block);
+    case Kind::kTransposedConv:
+      return std::make_unique<TransposedConv>(state, prefix, block);
+    case Kind::kSqueezeExcite:
+      return std::make_unique<SqueezeExcite>(state, prefix, block);
   }
+  HEADROOM_CHECK(false, prefix + " is a block of no kind");
 }
 
 }  // namespace headroom::model

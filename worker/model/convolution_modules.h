@@ -1,11 +1,5 @@
-// The modules with parameters, as objects that own them:
-//
-//   Conv   convolution, batch norm, activation as one operation (conv_block.h)
-//   TransposedConv   transposed convolution with a bias and equal kernel and
-//          stride: every cell becomes kernel x kernel cells of its own, so
-//          ranks that split an image by rows need no exchange
-//   SqueezeExcite   squeeze and excitation; its matrix products are 1x1
-//          convolutions of means in the state, "fc1." and "fc2."
+// The modules with parameters, as objects that own them: one class for each
+// kind of block (configs/layers/layer_program.h).
 //
 // Shapes: maps [N, C, H, W] channels-last, N may be 0. Modules own their
 // tensors, whose addresses do not change.
@@ -23,7 +17,8 @@
 namespace headroom::model {
 
 // A transposed convolution whose kernel size equals its stride k. Each cell
-// becomes k x k cells, by a 1x1 convolution to k * k times the channels.
+// becomes k x k cells of its own, by a 1x1 convolution to k * k times the
+// channels, so ranks that split an image by rows need no exchange.
 //
 // Shapes: x [N, C_in, H, W] channels-last, N may be 0; weight [C_in, C_out, k,
 // k], bias [C_out]; returns [N, C_out, k H, k W] channels-last, of x's type.

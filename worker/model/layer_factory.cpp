@@ -41,8 +41,9 @@ at::Tensor ProgramLayer::run(const layers::LayerProgram::Step& step,
                              const StepContext& context) {
   using Operation = layers::LayerProgram::Operation;
   const at::Tensor& x = inputs.front();
-  if (step.block) return modules_[*step.block]->apply(x, context);
   switch (step.operation) {
+    case Operation::kBlock:
+      return modules_[*step.block]->apply(x, context);
     case Operation::kPools:
       return chained_pools(x, step.windows, context);
     case Operation::kAdd:
@@ -57,8 +58,6 @@ at::Tensor ProgramLayer::run(const layers::LayerProgram::Step& step,
       return sliced_map(x, step.first_channel, step.output.channels, context);
     case Operation::kShuffle:
       return shuffled_map(x, step.groups, context);
-    default:
-      break;
   }
   HEADROOM_CHECK(false, "a step of no operation");
 }

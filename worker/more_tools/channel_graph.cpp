@@ -119,8 +119,8 @@ class Walk {
     const Map& x = values[static_cast<size_t>(step.inputs.front())];
     switch (step.operation) {
       case Operation::kBlock:
-        read(program.block_of(step), x, written_[first + *step.block]);
-        return written_[first + *step.block];
+        return run_block(program.block_of(step), x,
+                         written_[first + *step.block]);
       case Operation::kPools:
         return joined(std::vector<Map>(step.windows.size() + 1, x));
       case Operation::kAdd:
@@ -136,19 +136,30 @@ class Walk {
         return x;
       case Operation::kFold:
         return joined({x, x, x, x});
-      case Operation::kTransposedConv:
-        refuse(
-            "a transposed convolution has no batch norm to take over what a "
-            "removed channel was worth");
-      case Operation::kSqueezeExcite:
-        refuse(
-            "squeeze and excitation scales each channel by what the image "
-            "shows, so that a removed one was no constant");
       case Operation::kSlice:
       case Operation::kShuffle:
         break;
     }
     refuse("shuffling needs two equal halves, and pruning leaves unequal ones");
+  }
+
+  Map run_block(const layers::LayerProgram::Block& block, const Map& x,
+                const Map& made) {
+    using Kind = layers::LayerProgram::BlockKind;
+    switch (block.kind) {
+      case Kind::kConv:
+        read(block, x, made);
+        return made;
+      case Kind::kTransposedConv:
+        refuse(
+            "a transposed convolution has no batch norm to take over what a "
+            "removed channel was worth");
+      case Kind::kSqueezeExcite:
+        refuse(
+            "squeeze and excitation scales each channel by what the image "
+            "shows, so that a removed one was no constant");
+    }
+    HEADROOM_CHECK(false, block.name + " is a block of no kind");
   }
 
   static Map joined(const std::vector<Map>& maps) {

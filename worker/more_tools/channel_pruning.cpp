@@ -250,7 +250,8 @@ bool is_same_step(const layers::LayerProgram::Step& a,
 // Depthwise convolutions must stay depthwise; others stay without groups.
 bool has_same_groups(const layers::LayerProgram::Block& before,
                      const layers::LayerProgram::Block& after) {
-  return after.groups == (before.groups == 1 ? 1 : after.in_channels);
+  return after.kind == before.kind &&
+         after.groups == (before.groups == 1 ? 1 : after.in_channels);
 }
 
 // Checks that the pruned table builds the same layers: a module's shortcuts and

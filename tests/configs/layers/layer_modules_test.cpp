@@ -12,6 +12,7 @@
 namespace headroom::layers {
 namespace {
 
+using BlockKind = LayerProgram::BlockKind;
 using Operation = LayerProgram::Operation;
 
 // A table whose tested layer is `layer`; its input is a map of 16 channels at
@@ -57,7 +58,9 @@ TEST(LayerModules, ConvWithGroups) {
   EXPECT_EQ(conv.blocks[0].activation,
             (ActivationFunction{ActivationKind::kMish}));
   EXPECT_EQ(conv.output(), (MapShape{32, 16}));
-  EXPECT_EQ(conv.blocks[0].parameters(), 9 * 16 / 4 * 32 + 2 * 32);
+  EXPECT_EQ(conv.blocks[0].parameters,
+            (std::vector<int64_t>{9 * 16 / 4 * 32, 32, 32}));
+  EXPECT_EQ(conv.blocks[0].norm_channels, 32);
   EXPECT_EQ(conv.inside(), LayerInside::kOneConvolution);
 }
 
@@ -139,8 +142,10 @@ TEST(LayerModules, InvertedResidual) {
   EXPECT_EQ(wide.blocks[0].activation, kRelu);
   // 18 is rounded up to 24, since 16 would be more than a tenth less.
   EXPECT_EQ(wide.blocks[2].squeezed, 24);
-  EXPECT_EQ(wide.blocks[2].parameters(), 2 * 72 * 24 + 72 + 24);
-  EXPECT_EQ(wide.steps[2].operation, Operation::kSqueezeExcite);
+  EXPECT_EQ(wide.blocks[2].parameters,
+            (std::vector<int64_t>{72 * 24, 24, 24 * 72, 72}));
+  EXPECT_EQ(wide.blocks[2].norm_channels, 0);
+  EXPECT_EQ(wide.block_of(wide.steps[2]).kind, BlockKind::kSqueezeExcite);
   EXPECT_EQ(wide.output(), (MapShape{24, 16}));
   const LayerProgram same =
       program_of("[-1, 1, InvertedResidual, [16, 16, 3, 1]]");
@@ -157,7 +162,7 @@ TEST(LayerModules, SqueezeExcitation) {
   const LayerProgram layer = program_of("[-1, 1, SqueezeExcitation, [2]]");
   EXPECT_EQ(blocks_of(layer), Names{" 16>16 k1 s1 p0 g1"});
   EXPECT_EQ(layer.blocks[0].squeezed, 8);
-  EXPECT_EQ(layer.blocks[0].parameter_tensors(), 4);
+  EXPECT_EQ(layer.blocks[0].parameters.size(), 4U);
   EXPECT_EQ(layer.inside(), LayerInside::kSeveralMaps);
   EXPECT_EQ(layer.output(), (MapShape{16, 8}));
 }
@@ -201,8 +206,8 @@ TEST(LayerModules, TransposedConvolution) {
   const LayerProgram grow =
       program_of("[-1, 1, nn.ConvTranspose2d, [8, 2, 2]]");
   EXPECT_EQ(grow.output(), (MapShape{8, 4}));
-  EXPECT_EQ(grow.blocks[0].parameters(), 4 * 16 * 8 + 8);
-  EXPECT_EQ(grow.blocks[0].norm_channels(), 0);
+  EXPECT_EQ(grow.blocks[0].parameters, (std::vector<int64_t>{4 * 16 * 8, 8}));
+  EXPECT_EQ(grow.blocks[0].norm_channels, 0);
 }
 
 TEST(LayerModules, WrongLayersAreRefusedByPlace) {

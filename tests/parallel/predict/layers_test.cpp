@@ -32,9 +32,10 @@ class Layers : public PassFixture {
   }
   static int block(layers::LayerProgram& program, int x, int64_t channels,
                    int64_t kernel = 1) {
-    return program.run_block(program.declare({"", program.shape_of(x).channels,
-                                              channels, kernel, 1, kernel / 2}),
-                             x);
+    return program.run_block(
+        program.declare_conv({"", program.shape_of(x).channels, channels,
+                              kernel, 1, kernel / 2}),
+        x);
   }
   // The live bytes, including the inputs, but without the layer's outputs.
   int64_t kept(const layers::LayerCost& layer, const std::vector<Map>& inputs) {
@@ -111,9 +112,7 @@ TEST_F(Layers, AHeadOfFloat16IsConvolvedOnOneDnn) {
 // the factors.
 TEST_F(Layers, AnExcitationKeepsItsInputAndLittleElse) {
   layers::LayerProgram squeeze_excite = on({{32, 4}});
-  layers::LayerProgram::Block block = {"", 32, 32};
-  block.squeezed = 8;
-  squeeze_excite.run_block(squeeze_excite.declare(block), 0);
+  squeeze_excite.run_block(squeeze_excite.declare_squeeze_excite("", 32, 8), 0);
   EXPECT_EQ(kept(layer(squeeze_excite), {map(32, 4)}),
             32 * kChannel + 2 * (32 + 8 + 32) * 4);
 }
@@ -122,9 +121,7 @@ TEST_F(Layers, AnExcitationKeepsItsInputAndLittleElse) {
 // one copy.
 TEST_F(Layers, AnExcitationOnADeviceCopiesItsInputForTheSum) {
   layers::LayerProgram squeeze_excite = on({{32, 1}});
-  layers::LayerProgram::Block block = {"", 32, 32};
-  block.squeezed = 8;
-  squeeze_excite.run_block(squeeze_excite.declare(block), 0);
+  squeeze_excite.run_block(squeeze_excite.declare_squeeze_excite("", 32, 8), 0);
   const auto peak = [&](int64_t element_bytes, bool on_device) {
     shape_.element_bytes = element_bytes;
     shape_.on_device = on_device;

@@ -15,7 +15,7 @@ inline std::shared_ptr<const layers::LayerProgram> conv_program(
     const layers::MapShape& input, const layers::LayerProgram::Block& block) {
   layers::LayerProgram program;
   program.inputs = {input};
-  program.run_block(program.declare(block), 0);
+  program.run_block(program.declare_conv(block), 0);
   return std::make_shared<const layers::LayerProgram>(std::move(program));
 }
 
