@@ -48,6 +48,7 @@ struct RunProgress {
   int64_t image_height = 0, image_width = 0;
   WorkerPhase phase = WorkerPhase::kUnknown;
   int64_t quiet_ms = 0;        // defined in coordinator.proto
+  int64_t core_wait_ms = 0;    // defined in coordinator.proto
   int64_t median_step_ms = 0;  // defined in coordinator.proto
   // Images of all ranks in the validation after an epoch; 0 outside validation.
   int64_t images_validated = 0, images_to_validate = 0;

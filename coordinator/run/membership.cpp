@@ -22,6 +22,18 @@ std::optional<std::string> name_error(const std::string& what,
   return std::nullopt;
 }
 
+int64_t quiet_limit_ms(const wire::RunProgress& progress) {
+  constexpr int64_t kLeastMs = 10'000;
+  constexpr int64_t kMedians = 5;
+  return std::max(kLeastMs, kMedians * progress.median_step_ms);
+}
+
+// The part of the worker's silence that its waits for a core excuse.
+int64_t excused_ms(const wire::RunProgress& progress) {
+  constexpr int64_t kMostMs = 600'000;
+  return std::clamp<int64_t>(progress.core_wait_ms, 0, kMostMs);
+}
+
 }  // namespace
 
 std::optional<std::string> Membership::register_node(TimePoint now,
@@ -385,18 +397,32 @@ Node* Membership::find_mutable_node(const std::string& node_id) {
   return const_cast<Node*>(std::as_const(*this).find_node(node_id));
 }
 
-std::optional<std::string> stall_error(int64_t quiet_ms, int64_t median_step_ms,
-                                       int64_t committed_steps) {
-  constexpr int64_t kLeastMs = 10'000;
-  constexpr int64_t kMedians = 5;
-  const int64_t limit = std::max(kLeastMs, kMedians * median_step_ms);
-  if (quiet_ms <= limit) return std::nullopt;
-  return cat("was stuck in step ", committed_steps,
-             ": no sign "
-             "of life for ",
-             quiet_ms,
-             " ms while it waited for "
-             "nobody");
+std::optional<std::string> stall_error(const wire::RunProgress& progress) {
+  constexpr int64_t kWorthSayingMs = 1000;
+  const int64_t waited = excused_ms(progress);
+  if (progress.quiet_ms - waited <= quiet_limit_ms(progress)) {
+    return std::nullopt;
+  }
+  return cat("was stuck in step ", progress.step, ": no sign of life for ",
+             progress.quiet_ms, " ms",
+             waited < kWorthSayingMs
+                 ? ""
+                 : cat(", of which ", waited, " ms without a processor core,"),
+             " while it waited for nobody");
+}
+
+std::optional<std::string> overload_text(const wire::RunProgress& progress) {
+  const bool is_long = progress.quiet_ms > quiet_limit_ms(progress);
+  const bool waited_mostly = 2 * progress.core_wait_ms > progress.quiet_ms;
+  if (!is_long || !waited_mostly || stall_error(progress)) return std::nullopt;
+  constexpr double kMillisecond = 1e-3;
+  const auto seconds = [](int64_t milliseconds) {
+    return fixed_text(kMillisecond * static_cast<double>(milliseconds), 1);
+  };
+  return cat("got no processor core for ", seconds(progress.core_wait_ms),
+             " of ", seconds(progress.quiet_ms),
+             " s: this machine is overloaded. The rank is slow, not stuck; end "
+             "other programs there, or use fewer processes or threads");
 }
 
 }  // namespace headroom::coordinator

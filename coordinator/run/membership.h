@@ -27,6 +27,7 @@
 #include "coordinator/run/clock.h"
 #include "coordinator/run/silence.h"
 #include "proto/reports.h"
+#include "proto/run_progress.h"
 
 namespace headroom::coordinator {
 
@@ -209,9 +210,14 @@ class Membership {
 // Detects a stuck training thread. A worker is stuck if it has made no progress
 // for longer than max(10 s, 5 x its median step time) while it waits for no
 // peer. Its process may still send heartbeats, so only SIGKILL by its agent
-// frees the peers that wait for the worker. Returns the reason as a verb
-// phrase; nullopt if the worker is not stuck.
-std::optional<std::string> stall_error(int64_t quiet_ms, int64_t median_step_ms,
-                                       int64_t committed_steps);
+// frees the peers that wait for the worker. The time in which the worker had no
+// processor core does not count, up to 10 minutes: the worker is only slow
+// then. Returns the reason as a verb phrase; nullopt if the worker is not
+// stuck.
+std::optional<std::string> stall_error(const wire::RunProgress& progress);
+
+// If a worker would count as stuck, had it not mostly waited for a core,
+// returns how long it waited, as a verb phrase.
+std::optional<std::string> overload_text(const wire::RunProgress& progress);
 
 }  // namespace headroom::coordinator

@@ -79,8 +79,15 @@ void RunState::lose_if_stuck(TimePoint now, const std::string& worker_id,
   if (!can_regroup() && phase_ != RunPhase::kRunning) return;
   if (cycle_.rank_of(worker_id) < 0) return;
   if (cycle_.regrouping().left.contains(worker_id)) return;
-  const auto why =
-      stall_error(progress.quiet_ms, progress.median_step_ms, progress.step);
+  const auto overload = overload_text(progress);
+  if (overload && said_slow_.insert(worker_id).second) {
+    const int rank = cycle_.rank_of(worker_id);
+    emit(EventKind::kOverload, rank,
+         cat("rank ", rank, " on ", membership_.find(worker_id)->hostname, " ",
+             *overload),
+         true);
+  }
+  const auto why = stall_error(progress);
   if (!why) return;
   give_up(now, worker_id, *why);
   advance(now);

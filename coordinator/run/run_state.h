@@ -279,6 +279,8 @@ class RunState {
   std::map<std::string, bool> waits_;
   // Lost workers whose exit is not reported yet.
   std::set<std::string> given_up_;
+  // Workers whose waits for a processor core were reported.
+  std::set<std::string> said_slow_;
   std::set<std::string> told_nodes_;  // nodes that got a reply since the end
   std::vector<Order> orders_;
   std::vector<wire::EventRecord> events_;

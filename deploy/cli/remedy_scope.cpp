@@ -98,17 +98,18 @@ void remove_flag(std::vector<std::string>& words, const std::string& spelling) {
 planner::RemedyScope remedy_scope(const CommandLine& line,
                                   const configs::RunConfig& config,
                                   bool has_launcher, int num_agents,
-                                  int shared_cores) {
+                                  int cores) {
   planner::RemedyScope scope;
   scope.processes_each = num_agents;
   const bool is_settled_by_cards =
       computes_on_cards(config.device) && !config.share_devices;
   if (is_settled_by_cards) scope.processes_flag.clear();
-  if (shared_cores > 0) {
-    scope.threads_of = [shared_cores](int world_size) {
-      return std::max<int64_t>(1, shared_cores / world_size);
+  if (!has_launcher && config.threads == 0) {
+    scope.threads_of = [cores](int world_size) {
+      return std::max<int64_t>(1, cores / world_size);
     };
   }
+  if (!has_launcher && !computes_on_cards(config.device)) scope.cores = cores;
   const bool may_change_model =
       config.resume.empty() && config.weights.empty() && config.teacher.empty();
   if (may_change_model) scope.models = planner::smaller_models(config.cfg);

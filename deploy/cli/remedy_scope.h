@@ -23,12 +23,11 @@ std::string command_text(const CommandLine& line);
 void remove_flag(std::vector<std::string>& words, const std::string& spelling);
 
 // The scope of remedies for a run of `num_agents` agents that is started here.
-// Its processes share `shared_cores` cores; 0 if --threads is given or a
-// launcher started this process. Under a launcher the whole command is unknown,
-// so only flags are advised.
+// This machine has `cores` cores. Under a launcher neither the cores of all
+// machines nor the whole command are known, so only flags are advised.
+// REQUIRES: config.threads is still 0 if --threads is not given.
 planner::RemedyScope remedy_scope(const CommandLine& line,
                                   const configs::RunConfig& config,
-                                  bool has_launcher, int num_agents,
-                                  int shared_cores);
+                                  bool has_launcher, int num_agents, int cores);
 
 }  // namespace headroom::cli

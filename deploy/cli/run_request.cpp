@@ -586,14 +586,12 @@ RunRequest make_run_request(const CommandLine& line,
   check_faults(config, request.expected_workers());
   // The threads are set before the plan, as an operator's memory grows with its
   // threads.
-  const bool shares_cores = config.threads == 0;
   request.remedies =
-      remedy_scope(line, config, place.has_value(), request.num_agents,
-                   shares_cores && !place ? cores : 0);
+      remedy_scope(line, config, place.has_value(), request.num_agents, cores);
   if (!is_resumed) {
     request.remedies.precisions = {automatic, configs::Precision::kFp32};
   }
-  if (shares_cores) {
+  if (config.threads == 0) {
     config.threads = std::max(1, cores / workers_here);
   }
   const auto limits_of = [&config] {

@@ -18,6 +18,7 @@ constexpr auto kDescriptions = std::to_array<EventDescription>({
     {K::kJoin, "join", "a worker joined"},
     {K::kAgentJoins, "agent_joins", "an agent joined"},
     {K::kAgentSilent, "agent_silent", "an agent is no longer heard"},
+    {K::kOverload, "overload", "a rank gets too little of a processor core"},
     {K::kRestart, "restart", "a worker is started again"},
     {K::kCoordinatorRestart, "coordinator_restart",
      "a coordinator went on from the log"},

@@ -18,6 +18,7 @@ enum class EventKind {
   kJoin,
   kAgentJoins,
   kAgentSilent,
+  kOverload,
   kRestart,
   kCoordinatorRestart,
   kCoordinatorPause,

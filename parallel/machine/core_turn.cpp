@@ -13,6 +13,7 @@
 #include <memory>
 #include <thread>
 
+#include "parallel/base/peer_wait.h"
 #include "parallel/base/text.h"
 
 namespace headroom {
@@ -130,6 +131,8 @@ std::chrono::nanoseconds processor_time() {
 
 CoreTurn::Hold CoreTurn::take() {
   if (turn_ < 0) return Hold(nullptr);
+  // A process that waits for its turn is not stuck.
+  const LongWork waiting;
   const Clock::time_point now = Clock::now();
   const auto deadline =
       now < waits_from_ ? now : now + patience_after(longest_turn_);

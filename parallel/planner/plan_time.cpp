@@ -167,6 +167,14 @@ predict::StepEstimate plan_time(const configs::RunConfig& config,
   return mean;
 }
 
+double seconds_on_cores(const predict::StepEstimate& step, int ranks,
+                        int64_t threads, int cores) {
+  const double share = static_cast<double>(cores) / ranks;
+  const auto most = static_cast<double>(std::max<int64_t>(1, threads));
+  return step.compute / std::min(share, most) +
+         step.communication / std::min(share, 1.0);
+}
+
 bool exchanges_far(const configs::RunConfig& config, const plan::Plan& plan) {
   return plan.layout.data_parallel_size > kNearRanks &&
          plan::groups_span_ranks(

@@ -29,6 +29,14 @@ predict::StepEstimate plan_time(const configs::RunConfig& config,
                                 const plan::Plan& plan,
                                 const std::vector<layers::LayerCost>& layers);
 
+// The time of such a step if `ranks` ranks with `threads` threads each share
+// `cores` cores. More processes than cores gain nothing: a rank computes with
+// at most its share of the cores, and its exchanges keep at most one core busy.
+// For pipelines with more ranks than cores this is too long, because a stage
+// that waits leaves its share to the others.
+double seconds_on_cores(const predict::StepEstimate& step, int ranks,
+                        int64_t threads, int cores);
+
 // Whether batch-norm groups span more data ranks than usually share a machine,
 // so that other layouts may be faster.
 bool exchanges_far(const configs::RunConfig& config, const plan::Plan& plan);

@@ -151,10 +151,19 @@ class RemedySearch {
     return models_.try_emplace(trial.cfg, trial).first->second.search;
   }
 
+  int64_t threads_of(const RunConfig& trial, int world_size) const {
+    return scope_.threads_of ? scope_.threads_of(world_size) : trial.threads;
+  }
+
   double seconds_of(const RunConfig& trial, const plan::Plan& plan) {
     const std::vector<layers::LayerCost>& layers = search_of(trial).layers();
-    return scope_.seconds_of ? scope_.seconds_of(trial, plan, layers)
-                             : plan_time(trial, plan, layers).total();
+    if (scope_.seconds_of) return scope_.seconds_of(trial, plan, layers);
+    const predict::StepEstimate step = plan_time(trial, plan, layers);
+    const int ranks = plan.layout.world_size();
+    return scope_.cores == 0
+               ? step.total()
+               : seconds_on_cores(step, ranks, threads_of(trial, ranks),
+                                  scope_.cores);
   }
 
   // The time per image, divided by the time per image of the request without
@@ -180,7 +189,7 @@ class RemedySearch {
   // The plan that the request gets if `is_final`, else any plan that fits.
   std::optional<plan::Plan> plan_of(RunConfig trial, int world_size,
                                     bool is_final) {
-    if (scope_.threads_of) trial.threads = scope_.threads_of(world_size);
+    trial.threads = threads_of(trial, world_size);
     PlanSearch& search = search_of(trial);
     auto plan = is_final ? search.best(trial, world_size).plan
                          : search.any(trial, world_size);

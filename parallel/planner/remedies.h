@@ -79,6 +79,10 @@ struct RemedyScope {
   std::function<int64_t(int64_t mebibytes)> limit_of = {};
   // Threads per process, if their number depends on the number of processes.
   std::function<int64_t(int world_size)> threads_of = {};
+  // The cores that all processes share; 0 if the run computes on cards, or on
+  // machines whose cores are unknown. Predicted times then assume a core for
+  // each process.
+  int cores = 0;
   // Number formats that may be advised if the run's own format is wider, the
   // best first. Empty if the run's format is fixed.
   std::vector<configs::Precision> precisions = {};

@@ -177,7 +177,7 @@ const std::vector<Rule>& rules() {
        {"torch"}},
       // One training step, and the run around it.
       {"worker/control",
-       {"parallel/base", "parallel/plan", "proto"},
+       {"parallel/base", "parallel/machine", "parallel/plan", "proto"},
        {"system"}},
       {"worker/memory",
        rooms({plans,

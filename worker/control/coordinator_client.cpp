@@ -19,6 +19,7 @@
 #include "parallel/base/peer_wait.h"
 #include "parallel/base/text.h"
 #include "parallel/base/utf8.h"
+#include "parallel/machine/core_wait.h"
 #include "proto/beat_answer.h"
 #include "proto/channel.h"
 #include "proto/connection_fault.h"
@@ -47,6 +48,9 @@ constexpr milliseconds kPatienceWithAgent{1400};
 // The time limit of the first contact, when the coordinator may not have
 // started yet.
 constexpr milliseconds kFirstContact{30000};
+// From this time without progress on, the waits for a core are measured. It is
+// a small part of the limit after which a worker counts as stuck.
+constexpr milliseconds kLongQuiet{1000};
 constexpr milliseconds kMinBackoff{100};
 constexpr milliseconds kMaxBackoff{1000};
 // Bytes of a failure's message, which is sent in gRPC headers of limited size.
@@ -419,8 +423,9 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     heard_agent_ = refused_since_ = with_agent_ = SteadyClock::now();
     std::unique_lock lock(mutex_);
     while (!ending_) {
-      const wire::Beat beat = next_beat();
+      wire::Beat beat = next_beat();
       lock.unlock();
+      add_core_wait(beat);
       // If the agent hangs or has ended, send the beat to the coordinator.
       const bool is_carried =
           agent_.send(beat) && beat.sent - heard_agent_ < kPatienceWithAgent;
@@ -446,6 +451,17 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
       beat.progress.quiet_ms = PeerWait::quiet().count();
     }
     return beat;
+  }
+
+  // Call without the mutex, because this reads a file for each thread.
+  void add_core_wait(wire::Beat& beat) {
+    const milliseconds quiet(beat.progress.quiet_ms);
+    if (quiet < kLongQuiet) {
+      core_wait_ = {};
+      return;
+    }
+    beat.progress.core_wait_ms =
+        core_wait_.look(SteadyClock::now(), coreless_time(), quiet).count();
   }
 
   wire::BeatAnswer ask_coordinator(const wire::Beat& beat) {
@@ -534,6 +550,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   SteadyClock::time_point heard_agent_;
   SteadyClock::time_point with_agent_;  // the last time when there was an agent
   SteadyClock::time_point refused_since_;
+  CoreWait core_wait_;
 
   std::thread watcher_;
   std::thread heartbeats_;

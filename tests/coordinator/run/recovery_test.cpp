@@ -414,6 +414,32 @@ TEST(Recovery, AStuckRankThatStillSendsHeartbeatsIsNamedAndKilled) {
               HasSubstr("rank 1 on h was stuck in step 7"));
 }
 
+// On an overloaded machine a rank may make no progress for a long time.
+TEST(Recovery, ARankThatGetsNoCoreIsReportedOnceAndGoesOn) {
+  ScriptedRun run(2);
+  run.start();
+  wire::RunProgress progress;
+  progress.quiet_ms = 10'123;
+  progress.core_wait_ms = 8'200;
+  run.state.worker_heartbeat(run.now, "w1", progress);
+  progress.quiet_ms = 10'373;
+  progress.core_wait_ms = 8'450;
+  run.state.worker_heartbeat(run.now, "w1", progress);
+  EXPECT_EQ(run.phase(), RunPhase::kRunning);
+  EXPECT_TRUE(run.to_be_killed().empty());
+  const auto events = run.state.take_events();
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events.front().event, EventKind::kOverload);
+  EXPECT_EQ(events.front().rank, 1);
+  EXPECT_TRUE(events.front().warning);
+  EXPECT_THAT(events.front().reason,
+              testing::StartsWith("rank 1 on h got no processor core for 8.2 "
+                                  "of 10.1 s: this machine is overloaded"));
+  progress.quiet_ms = 30'000;  // 21.5 s with a core
+  run.state.worker_heartbeat(run.now, "w1", progress);
+  EXPECT_EQ(run.to_be_killed(), std::vector<std::string>{"w1"});
+}
+
 TEST(Recovery, AStuckRankIsAlsoKilledWhileAnotherIsLost) {
   ScriptedRun run(3);
   run.start();

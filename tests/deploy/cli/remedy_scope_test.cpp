@@ -54,5 +54,24 @@ TEST(RemedyScope, AResumedRunIsGivenItsWholePlan) {
             "headroom train --resume /runs/exp --processes 2 --zero 1");
 }
 
+TEST(RemedyScope, ProcessesOnTheProcessorShareTheMachinesCores) {
+  const CommandLine line = parse_command_line({"train"});
+  configs::RunConfig config;
+  config.device = "cpu";
+  const auto scope = remedy_scope(line, config, /*has_launcher=*/false,
+                                  /*num_agents=*/1, /*cores=*/6);
+  EXPECT_EQ(scope.cores, 6);
+  EXPECT_EQ(scope.threads_of(2), 3);
+  EXPECT_EQ(scope.threads_of(8), 1);
+  EXPECT_EQ(remedy_scope(line, config, true, 2, 6).cores, 0)
+      << "the agents may be on other machines";
+  config.threads = 4;  // as given
+  const auto given = remedy_scope(line, config, false, 1, 6);
+  EXPECT_EQ(given.cores, 6);
+  EXPECT_EQ(given.threads_of, nullptr);
+  config.device = "0";
+  EXPECT_EQ(remedy_scope(line, config, false, 1, 6).cores, 0);
+}
+
 }  // namespace
 }  // namespace headroom::cli

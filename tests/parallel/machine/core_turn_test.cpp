@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "parallel/base/peer_wait.h"
 #include "tests/support/temporary_folder.h"
 
 namespace headroom {
@@ -64,6 +65,21 @@ TEST(CoreTurn, AProcessThatDoesNotEndItsTurnDelaysOthersOnlyOnce) {
   const auto again = CoreTurn::Clock::now();
   EXPECT_FALSE(other.take().has_turn());
   EXPECT_LT(CoreTurn::Clock::now() - again, milliseconds(500));
+}
+
+// The wait may last longer than the time after which a worker counts as stuck.
+TEST(CoreTurn, AProcessThatWaitsForItsTurnIsNotStuck) {
+  const TemporaryFolder root;
+  const std::filesystem::path folder = root.path() / "turns";
+  CoreTurn first(folder, "0-1"), other(folder, "0-1");
+  const CoreTurn::Hold held = first.take();
+  ASSERT_TRUE(held.has_turn());
+  PeerWait::sign_of_life();
+  std::thread waits([&] { EXPECT_FALSE(other.take().has_turn()); });
+  std::this_thread::sleep_for(milliseconds(1000));
+  EXPECT_EQ(PeerWait::quiet(), milliseconds(0));
+  waits.join();
+  EXPECT_LT(PeerWait::quiet(), milliseconds(900)) << "its step begins now";
 }
 
 TEST(CoreTurn, OtherCoresAndAFolderThatOthersMayUseAreNotWaitedFor) {

@@ -462,6 +462,58 @@ TEST(Remedies, ShorterNumbersAreNamedWhereTheCardHasThem) {
   EXPECT_THAT(flags_for(request), Not(Contains("--precision fp16")));
 }
 
+// Time is that of a rank with one core. The rank's share of the cores, at most
+// its threads, divides it.
+TEST(Remedies, ProcessesShareTheCoresOfTheirMachine) {
+  const struct {
+    int ranks, threads, cores;
+    double compute, communication, seconds;
+  } rows[] = {
+      {1, 1, 2, 8, 0, 8},   // one core is idle
+      {1, 2, 2, 8, 0, 4},   // its threads use both
+      {1, 4, 2, 8, 0, 4},   // more threads than cores gain nothing
+      {2, 1, 2, 4, 1, 5},   // a core for each
+      {8, 1, 2, 1, 1, 8},   // four ranks for each core
+      {8, 2, 2, 1, 0, 4},   // the same time as one process on both cores
+      {3, 1, 2, 4, 0, 6},   // two cores for three
+      {2, 4, 16, 8, 1, 3},  // an exchange keeps one core busy
+      {1, 0, 2, 8, 0, 8},   // unknown threads count as one
+  };
+  for (const auto& row : rows) {
+    predict::StepEstimate step;
+    step.compute = row.compute;
+    step.communication = row.communication;
+    EXPECT_DOUBLE_EQ(seconds_on_cores(step, row.ranks, row.threads, row.cores),
+                     row.seconds)
+        << row.ranks << " " << row.threads << " " << row.cores;
+  }
+}
+
+TEST(Remedies, MoreProcessesThanCoresPromiseNoMoreThanTheCoresGive) {
+  int most_processes = 1;
+  for (const int64_t limit : {24, 32, 48, 64, 96, 128}) {
+    Request request = request_of("yolov5n", 320, 16, limit * kMiB);
+    request.config.activations = "recompute";
+    request.config.threads = 1;
+    RemedyScope given_threads;
+    given_threads.cores = 2;
+    RemedyScope all_cores = given_threads;
+    all_cores.threads_of = [](int world_size) {
+      return std::max(1, 2 / world_size);
+    };
+    for (const Remedy& remedy : remedies_of(request, given_threads)) {
+      if (remedy.kind != RemedyKind::kProcesses) continue;
+      most_processes = std::max(most_processes, remedy.world_size);
+      EXPECT_GE(remedy.time_ratio, 0.5) << flags_text(remedy);
+    }
+    for (const Remedy& remedy : remedies_of(request, all_cores)) {
+      if (remedy.kind != RemedyKind::kProcesses) continue;
+      EXPECT_GE(remedy.time_ratio, 0.999) << flags_text(remedy);
+    }
+  }
+  EXPECT_GE(most_processes, 8);
+}
+
 TEST(Remedies, TheWholeCommandComesFirst) {
   RemedyScope scope;
   scope.command_with = [](const Remedy& remedy) {

@@ -5,16 +5,15 @@
 
 #include <algorithm>
 #include <chrono>
-#include <filesystem>
 #include <fstream>
 #include <optional>
 #include <sstream>
 #include <string>
-#include <system_error>
 
 #include "parallel/base/log.h"
 #include "parallel/base/text.h"
 #include "parallel/machine/core_turn.h"
+#include "parallel/machine/core_wait.h"
 #include "parallel/machine/machine_limits.h"
 
 namespace headroom::kernels {
@@ -24,21 +23,6 @@ namespace {
 constexpr auto kLook = std::chrono::milliseconds(500);
 // After this many measurements without a crowd, waiting threads spin again.
 constexpr int kCalmLooks = 4;
-
-// The seconds in which threads of this process were ready but had no core.
-double waiting_seconds() {
-  constexpr double kNanosecond = 1e-9;
-  double sum = 0;
-  std::error_code error;
-  for (std::filesystem::directory_iterator task("/proc/self/task", error);
-       !error && task != std::filesystem::directory_iterator();
-       task.increment(error)) {
-    std::ifstream file(task->path() / "schedstat");
-    double running = 0, waiting = 0;
-    if (file >> running >> waiting) sum += waiting * kNanosecond;
-  }
-  return sum;
-}
 
 double all_seconds() {
   std::ifstream file("/proc/stat");
@@ -55,7 +39,8 @@ double now_seconds() {
 
 CrowdSigns totals() {
   const std::chrono::duration<double> own = processor_time();
-  return {now_seconds(), waiting_seconds(), own.count(), all_seconds()};
+  const std::chrono::duration<double> waiting = coreless_time();
+  return {now_seconds(), waiting.count(), own.count(), all_seconds()};
 }
 
 // The waiting time may fall, because threads that have ended do not count.

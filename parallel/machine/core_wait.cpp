@@ -1,0 +1,37 @@
+#include "parallel/machine/core_wait.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <system_error>
+
+namespace headroom {
+
+std::chrono::nanoseconds coreless_time() {
+  std::chrono::nanoseconds sum{0};
+  std::error_code error;
+  for (std::filesystem::directory_iterator task("/proc/self/task", error);
+       !error && task != std::filesystem::directory_iterator();
+       task.increment(error)) {
+    std::ifstream file(task->path() / "schedstat");
+    int64_t running = 0, waiting = 0;
+    if (file >> running >> waiting) sum += std::chrono::nanoseconds(waiting);
+  }
+  return sum;
+}
+
+std::chrono::milliseconds CoreWait::look(Time now,
+                                         std::chrono::nanoseconds coreless,
+                                         std::chrono::milliseconds quiet) {
+  if (last_) {
+    // Threads that wait at the same time do not make the silence longer.
+    waited_ += std::clamp<Time::duration>(coreless - last_->coreless,
+                                          Time::duration(0), now - last_->at);
+  }
+  last_ = {now, coreless};
+  waited_ = std::min<Time::duration>(waited_, quiet);
+  return std::chrono::duration_cast<std::chrono::milliseconds>(waited_);
+}
+
+}  // namespace headroom
