@@ -240,11 +240,22 @@ TEST_F(MachinesApart, RankZeroMovesToAnotherMachineAfterALoss) {
   const ProgramResult refused = headroom(0, "train --resume " + run());
   EXPECT_EQ(refused.exit_code, 2);
   EXPECT_THAT(refused.err, HasSubstr(where));
+  EXPECT_THAT(refused.err, HasSubstr("to go on from the older state here, "));
   EXPECT_THAT(refused.err, HasSubstr("remove " + run() + "/.elsewhere"));
   const ProgramResult goes_on =
       headroom(1, "train --processes 1 --max-steps 62 --resume " + run());
   EXPECT_EQ(goes_on.exit_code, 0) << goes_on.err;
   EXPECT_EQ(steps_in(run_on(1)).back(), 61);
+
+  // The run went on elsewhere; brought here as the refusal says, it goes on
+  // here without the removal of a note.
+  fs::copy(run_on(1), run_on(0),
+           fs::copy_options::recursive | fs::copy_options::overwrite_existing);
+  ASSERT_TRUE(fs::exists(run_on(0) / ".elsewhere"));
+  const ProgramResult back =
+      headroom(0, "train --processes 1 --max-steps 64 --resume " + run());
+  EXPECT_EQ(back.exit_code, 0) << back.err;
+  EXPECT_EQ(steps_in(run_on(0)).back(), 63);
 }
 
 class Slow : public MachinesApart {};

@@ -403,6 +403,7 @@ void RunRecorder::record_step(const StepRecord& record) {
                        "(skip_non_finite)"),
          .warning = true});
   }
+  summary_.retries += record.attempt - 1;
   summary_.peak_bytes.resize(result.measured_peak_bytes.size());
   for (size_t rank = 0; rank < summary_.peak_bytes.size(); ++rank) {
     summary_.peak_bytes[rank] =
