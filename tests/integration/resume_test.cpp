@@ -237,7 +237,8 @@ TEST_P(ResumeAfterProgram, NoCommittedStepIsLost) {
       folder,
       {"--augment-program", command, "--max-steps", std::to_string(all)});
   EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
-  EXPECT_THAT(resumed.err, HasSubstr("resumed from"));
+  EXPECT_THAT(text_of(folder / kRun / "events.jsonl"),
+              HasSubstr((folder / kRun / "checkpoints/step-").string() + done));
   const std::vector<Json> made = steps(folder);
   ASSERT_EQ(made.size(), static_cast<size_t>(all));
   for (size_t step = 0; step < made.size(); ++step) {
