@@ -131,7 +131,7 @@ struct LeftGeneration {
 // From rank 0: the run has ended normally. From the worker that was ordered to
 // save: the state after `step` steps is saved.
 struct FinishedRun {
-  int exit_code = 0;  // 0; or 130 or 5, with advice in `reason`
+  int exit_code = 0;  // 0; or 130, 5 or 4, with advice in `reason`
   std::string reason = {};
   std::string result_json = {};  // summary.json's content
   int64_t step = 0;

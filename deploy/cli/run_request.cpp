@@ -314,8 +314,36 @@ bool chooses_plan(const std::vector<configs::FlagUse>& uses) {
   });
 }
 
-void use_saved_plan(const std::vector<layers::LayerCost>& layers,
+// Puts the folder and the configuration of the run that --resume names into the
+// request, whose configuration has the flags of `line` alone.
+void restore_run(const CommandLine& line, RunRequest& request) {
+  configs::RunConfig& config = request.config;
+  request.run_directory =
+      run_directory_to_resume(project_folder(config),
+                              config.resume == "latest" ? "" : config.resume)
+          .string();
+  config = resumed_config(request.run_directory, line.run_flags, request.notes);
+}
+
+// Finds and checks the files that the run reads. A resumed run needs the data
+// and the model that it had.
+void take_files(const CommandLine& line, RunRequest& request) {
+  configs::RunConfig& config = request.config;
+  const bool is_resumed = !config.resume.empty();
+  if (is_resumed) require_data_of_resumed_run(config, request.run_directory);
+  config.weights = configs::find_weights(config.weights, request.notes);
+  config.teacher = configs::find_weights(config.teacher, request.notes);
+  check_files(config);
+  use_trained_size(line.run_flags, request);
+  use_trained_classes(request);
+  if (is_resumed) check_recorded_model(config, request.run_directory);
+}
+
+// Does nothing if the flags of `line` choose a plan.
+void use_saved_plan(const CommandLine& line,
+                    const std::vector<layers::LayerCost>& layers,
                     RunRequest& request) {
+  if (chooses_plan(line.run_flags)) return;
   const planner::SavedPlan saved =
       planner::read_saved_plan(request.run_directory, request.config,
                                request.expected_workers(), layers);
@@ -481,26 +509,15 @@ bool resumes(const CommandLine& line) {
 RunRequest resumed_request(const CommandLine& line, int workers) {
   RunRequest request;
   configs::RunConfig& config = request.config;
-  const configs::RunConfig asked =
-      configs::run_config_from_flags("train", line.run_flags);
-  request.run_directory =
-      run_directory_to_resume(project_folder(asked),
-                              asked.resume == "latest" ? "" : asked.resume)
-          .string();
-  config = resumed_config(request.run_directory, line.run_flags, request.notes);
+  config = configs::run_config_from_flags("train", line.run_flags);
+  restore_run(line, request);
   request.workers_per_agent =
       workers > 0 ? workers : static_cast<int>(config.processes);
   config.processes = request.workers_per_agent;
   configs::take_augment_program(config, line.value_of("--augment-program"));
   configs::check_run_config(config);
-  configs::check_run_sources(config);
-  require_data_of_resumed_run(config, request.run_directory);
-  config.weights = configs::find_weights(config.weights, request.notes);
-  config.teacher = configs::find_weights(config.teacher, request.notes);
-  check_recorded_model(config, request.run_directory);
-  if (!chooses_plan(line.run_flags)) {
-    use_saved_plan(planner::layers_for_plan(config), request);
-  }
+  take_files(line, request);
+  use_saved_plan(line, planner::layers_for_plan(config), request);
   configs::begin_hours(config, std::chrono::system_clock::now());
   return request;
 }
@@ -517,12 +534,7 @@ RunRequest make_run_request(const CommandLine& line,
                                           line.run_flags);
   const bool is_resumed = !config.resume.empty();
   if (is_resumed) {
-    request.run_directory =
-        run_directory_to_resume(project_folder(config),
-                                config.resume == "latest" ? "" : config.resume)
-            .string();
-    config =
-        resumed_config(request.run_directory, line.run_flags, request.notes);
+    restore_run(line, request);
   } else {
     forget_found_anchors(config);
     request.run_directory = new_run_directory(config).string();
@@ -575,13 +587,7 @@ RunRequest make_run_request(const CommandLine& line,
     configs::check_run_sources(config);
     check_mpi(config, place, request.workers_per_agent);
   }
-  if (is_resumed) require_data_of_resumed_run(config, request.run_directory);
-  config.weights = configs::find_weights(config.weights, request.notes);
-  config.teacher = configs::find_weights(config.teacher, request.notes);
-  check_files(config);
-  use_trained_size(line.run_flags, request);
-  use_trained_classes(request);
-  if (is_resumed) check_recorded_model(config, request.run_directory);
+  take_files(line, request);
   if (config.teacher_digest.empty()) planner::describe_teacher(config);
   check_faults(config, request.expected_workers());
   // The threads are set before the plan, as an operator's memory grows with its
@@ -638,9 +644,7 @@ RunRequest make_run_request(const CommandLine& line,
     }
     request.notes.push_back(note);
   }
-  if (is_resumed && !only_plans && !chooses_plan(line.run_flags)) {
-    use_saved_plan(layers, request);
-  }
+  if (is_resumed && !only_plans) use_saved_plan(line, layers, request);
   if (!request.saved_plan) {
     require_same_training(bounds, request.expected_workers(), request.remedies,
                           search, config);

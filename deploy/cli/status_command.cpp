@@ -17,6 +17,7 @@
 #include "deploy/cli/show/run_result.h"
 #include "deploy/cli/show/status_page.h"
 #include "deploy/cli/show/status_table.h"
+#include "deploy/records/older_copy.h"
 #include "deploy/records/run_places.h"
 #include "parallel/base/check.h"
 #include "parallel/base/folder_place.h"
@@ -146,14 +147,15 @@ int status_command(const CommandLine& line) {
   if (!line.operands.empty()) {
     const bool is_alone = line.operands.size() == 1;
     for (const std::string& folder : line.operands) {
-      const auto place = noted_elsewhere(folder);
-      if (!place) continue;
+      const auto copy = records::older_copy(folder);
+      if (!copy) continue;
+      const FolderPlace& place = copy->newest;
       const std::string path = std::filesystem::absolute(folder).string();
       if (is_alone && !records::is_run(folder)) {
-        throw Error("status", where_it_is(path, *place),
-                    how_to_reach_it(path, *place));
+        throw Error("status", where_it_is(path, place),
+                    how_to_reach_it(path, place));
       }
-      std::fprintf(stderr, "%s\n", where_it_is(path, *place).c_str());
+      std::fprintf(stderr, "%s\n", where_it_is(path, place).c_str());
     }
     const bool is_one = is_alone && records::is_run(line.operands.front());
     return is_one ? show_folder(line) : show_runs(line);

@@ -155,6 +155,7 @@ std::optional<StepLine> step_line(std::string_view line, Samples samples) {
       .epoch = whole_member(json, "epoch"),
       .generation = whole_member(json, "generation"),
       .epoch_samples = whole_member(json, "epoch_samples"),
+      .loss = number_member(json, "loss"),
       .box = number_member(json, "box"),
       .obj = number_member(json, "obj"),
       .cls = number_member(json, "cls"),

@@ -60,7 +60,8 @@ struct StepLine {
   int64_t step = 0;
   std::optional<int64_t> epoch, generation;
   std::optional<int64_t> epoch_samples;  // the size of the data set
-  double box = 0, obj = 0, cls = 0, grad_norm = 0, images_per_second = 0;
+  double loss = 0, box = 0, obj = 0, cls = 0;
+  double grad_norm = 0, images_per_second = 0;
   double lr = 0;  // the rate of the first parameter group
   std::vector<Rank> memory = {};
   bool has_samples = false;  // `samples` was read and has only numbers

@@ -85,7 +85,7 @@ std::optional<FolderPlace> noted_elsewhere(const fs::path& run_directory) {
         place.steps) ||
       place.hostname.starts_with('-') ||
       place.hostname != printable(place.hostname) ||
-      !is_elsewhere(run_directory, place)) {
+      place.hostname == this_host_name()) {
     return std::nullopt;
   }
   return place;

@@ -13,7 +13,7 @@
 //                      the programs that ended there: where that state is
 //
 // The second file is a note for --resume and `headroom status`. It counts only
-// while .written-by does not show that the folder has been brought here since.
+// while the copy of the run here is older (deploy/records/older_copy.h).
 //
 // Threads: none of their own. Errors: a file that cannot be read counts as
 // missing, and so does a note of which a command could not be made safely;
@@ -59,8 +59,8 @@ bool is_elsewhere(const std::filesystem::path& run_directory,
 // Leaves the note, and makes the folder for it. A failure has no effect.
 void leave_note(const std::filesystem::path& run_directory,
                 const FolderPlace& place) noexcept;
-// The place of the newest state, if the folder here is not it: the note's, or
-// nullopt if there is no note, or if the folder has been brought here.
+// The place of the newest state, as the note says it. Returns nullopt if there
+// is no note, or if it names this machine.
 std::optional<FolderPlace> noted_elsewhere(
     const std::filesystem::path& run_directory);
 

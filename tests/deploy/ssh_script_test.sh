@@ -130,8 +130,8 @@ refused data "error: machine 1 (a) lacks the data: there is no nowhere.yaml" \
 told data "error: machine 2 (b) lacks the data"
 refused programs "error: machine 2 (b) cannot start headroom" \
   --programs /no/programs "$test/hosts" "$folder" "${model[@]}"
-refused libtorch "holds no torch/lib/libtorch_cpu.so" \
-  "$test/hosts" "$folder" "${model[@]}" < <(:)
+refused libtorch "error: machine 2 (b) cannot start headroom: [libtorch] HEADROOM_LIBTORCH is not set" \
+  "$test/hosts" "$folder" "${model[@]}"
 for machine in a b; do
   mkdir "$test/disk-$machine/other"
   printf '#!/bin/sh\necho "headroom of %s"\n' "$machine" >"$test/disk-$machine/other/headroom"

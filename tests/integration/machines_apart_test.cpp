@@ -103,6 +103,18 @@ class MachinesApart : public ::testing::Test {
     return steps;
   }
 
+  static bool wait_for_checkpoint(const fs::path& run) {
+    std::error_code ignored;
+    for (int attempt = 0; attempt < 1200; ++attempt) {
+      for (const auto& folder :
+           fs::directory_iterator(run / "checkpoints", ignored)) {
+        if (fs::exists(folder.path() / "MANIFEST.json", ignored)) return true;
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+    return false;
+  }
+
   fs::path folder_;
   std::optional<TwoNodes> nodes_;
 };
@@ -208,6 +220,7 @@ TEST_F(MachinesApart, RankZeroMovesToAnotherMachineAfterALoss) {
   const auto lost = agent(0);
   const auto stays = agent(1);
   ASSERT_TRUE(wait_for_lines(run_on(0) / "steps.jsonl", 5, 120));
+  ASSERT_TRUE(wait_for_checkpoint(run_on(0)));
   for (const char* name : {"agent", "headroom-worker"}) {
     for (const pid_t pid : descendants(lost->pid(), name)) kill(pid, SIGKILL);
   }
@@ -236,15 +249,25 @@ TEST_F(MachinesApart, RankZeroMovesToAnotherMachineAfterALoss) {
   EXPECT_EQ(text_of(run_on(1, "exp.before") / "steps.jsonl"), own);
 
   // The older state is not resumed by mistake.
-  ASSERT_TRUE(fs::exists(run_on(0) / "checkpoints"));
   const ProgramResult refused = headroom(0, "train --resume " + run());
   EXPECT_EQ(refused.exit_code, 2);
   EXPECT_THAT(refused.err, HasSubstr(where));
+  EXPECT_THAT(refused.err, HasSubstr("to go on from the older state here, "));
   EXPECT_THAT(refused.err, HasSubstr("remove " + run() + "/.elsewhere"));
   const ProgramResult goes_on =
       headroom(1, "train --processes 1 --max-steps 62 --resume " + run());
   EXPECT_EQ(goes_on.exit_code, 0) << goes_on.err;
   EXPECT_EQ(steps_in(run_on(1)).back(), 61);
+
+  // The run went on elsewhere; brought here as the refusal says, it goes on
+  // here without the removal of a note.
+  fs::copy(run_on(1), run_on(0),
+           fs::copy_options::recursive | fs::copy_options::overwrite_existing);
+  ASSERT_TRUE(fs::exists(run_on(0) / ".elsewhere"));
+  const ProgramResult back =
+      headroom(0, "train --processes 1 --max-steps 64 --resume " + run());
+  EXPECT_EQ(back.exit_code, 0) << back.err;
+  EXPECT_EQ(steps_in(run_on(0)).back(), 63);
 }
 
 class Slow : public MachinesApart {};

@@ -193,6 +193,72 @@ TEST_F(Resume, TheProgramForSamplesIsGivenAgain) {
   EXPECT_EQ(steps(folder).size(), 3u);
 }
 
+struct ProgramFault {
+  std::string name;
+  std::string code;  // of the shell, run before each sample
+  std::string reason;
+  std::vector<std::string> flags;
+};
+
+class ResumeAfterProgram : public Resume,
+                           public ::testing::WithParamInterface<ProgramFault> {
+};
+
+// The program fails within an epoch, so the newest checkpoint would be older.
+TEST_P(ResumeAfterProgram, NoCommittedStepIsLost) {
+  const fs::path folder = fresh_folder(), fails = folder / "fails";
+  fs::create_directories(folder);
+  const std::string line = "while read -r header; do\n";
+  std::ofstream(folder / "augment.sh") << replaced(
+      text_of(HEADROOM_SOURCE_DIR "/tests/support/augment.sh"), line,
+      line + "[ ! -e " + fails.string() + " ] || " + GetParam().code + "\n");
+  const std::string command = "sh " + (folder / "augment.sh").string();
+  Program run(train_shapes("8", joined({"--epochs", "1000", "--noval",
+                                        "--augment-program", command},
+                                       GetParam().flags)),
+              folder);
+  ASSERT_TRUE(wait_for_lines(folder / kRun / "steps.jsonl", 3, 120));
+  std::ofstream(fails) << "";
+  const ProgramResult failed = run.join();
+  EXPECT_EQ(failed.exit_code, 4) << failed.err;
+  const std::string done = std::to_string(steps(folder).size());
+  EXPECT_THAT(failed.err, HasSubstr("[augment] --augment-program '" + command +
+                                    "' " + GetParam().reason));
+  EXPECT_THAT(failed.err, HasSubstr("; the state after " + done +
+                                    " steps is saved; continue with: "
+                                    "headroom train --resume " +
+                                    (folder / kRun).string() +
+                                    " --augment-program '" + command + "'"));
+  EXPECT_TRUE(fs::exists(folder / kRun / "checkpoints" / ("step-" + done) /
+                         "MANIFEST.json"));
+  fs::remove(fails);
+  const int64_t all = std::stoll(done) + 2;
+  const ProgramResult resumed = resume(
+      folder,
+      {"--augment-program", command, "--max-steps", std::to_string(all)});
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
+  EXPECT_THAT(text_of(folder / kRun / "events.jsonl"),
+              HasSubstr((folder / kRun / "checkpoints/step-").string() + done));
+  const std::vector<Json> made = steps(folder);
+  ASSERT_EQ(made.size(), static_cast<size_t>(all));
+  for (size_t step = 0; step < made.size(); ++step) {
+    EXPECT_EQ(made[step].at("step"), step);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Quick, ResumeAfterProgram,
+    ::testing::Values(
+        ProgramFault{"it_ends",
+                     "{ echo wrong >&2; exit 3; }",
+                     "ended: sh failed with code 3: wrong (sample ",
+                     {"--layout", "data=2", "--zero", "3"}},
+        ProgramFault{"it_prints",
+                     "echo nonsense",
+                     "wrote 'nonsense' instead of a sample's header (sample ",
+                     {"--processes", "1"}}),
+    [](const auto& info) { return info.param.name; });
+
 TEST_F(Resume, KeepsTheMetricOfTheBestWeights) {
   const fs::path folder = fresh_folder();
   const ProgramResult first =

@@ -260,7 +260,9 @@ const std::vector<Rule>& rules() {
        {"images", "json", "system", "http"}},
       // The program `headroom`.
       {"deploy/cli/args",
-       rooms({kConfigs, {"parallel/plan", "parallel/planner", "proto"}}),
+       rooms(
+           {kConfigs,
+            {"deploy/records", "parallel/plan", "parallel/planner", "proto"}}),
        {"system"}},
       {"deploy/cli/process",
        rooms({kConfigs,

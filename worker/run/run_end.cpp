@@ -116,6 +116,12 @@ RunOutcome RunEnd::refuse_step(const step::StepResult& result,
   return end_early(ExitCode::kResource, reason);
 }
 
+RunOutcome RunEnd::refuse_samples(const std::string& fault) {
+  return end_early(ExitCode::kData,
+                   cat(fault, "; the state after ",
+                       counted(committed(), "step"), " is saved"));
+}
+
 // No rung of the memory ladder is left: the coordinator chooses another plan.
 RunOutcome RunEnd::leave_for_memory(int failed_rank,
                                     const MemoryShortfall& shortfall) {
@@ -205,8 +211,10 @@ std::string RunEnd::resume_hint() const {
     return "no step was committed, and the older run in " +
            run_.assignment.run_directory + " is as it was";
   }
+  const std::string& program = run_.config.augment_program;
   return "continue with: headroom train --resume " +
-         shell_word(run_.assignment.run_directory);
+         shell_word(run_.assignment.run_directory) +
+         (program.empty() ? "" : " --augment-program " + shell_word(program));
 }
 
 }  // namespace headroom::run

@@ -5,6 +5,7 @@
 //   complete        all steps, --max-steps, --time, patience
 //   interrupt       Ctrl-C, resumable
 //   refuse_step     a step that is not finite
+//   refuse_samples  the program of --augment-program failed
 //   leave_for_memory  too little memory for a step under this plan: the
 //                   coordinator chooses another plan
 //   leave_as_asked  the next generation has other workers
@@ -106,6 +107,9 @@ class RunEnd {
   // REQUIRES: the step has not changed the state. Collective.
   RunOutcome refuse_step(const step::StepResult& result,
                          const loader::Batch& batch);
+  // `fault`: what is wrong with the samples of the next step, and what to do.
+  // REQUIRES: a step is committed. Collective.
+  RunOutcome refuse_samples(const std::string& fault);
   // `failed_rank` has no rung left that saves more memory under this plan;
   // `shortfall` is the shortfall of this rank. Collective.
   RunOutcome leave_for_memory(int failed_rank,

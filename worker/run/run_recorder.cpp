@@ -314,15 +314,15 @@ void RunRecorder::make_folder_again() const {
 // After a loss, rank 0 may be on a machine that does not share the folder.
 // `place`: where the folder was written before.
 void RunRecorder::say_where_it_goes_on(const FolderPlace& place,
-                                       int64_t first_step) const {
+                                       int64_t first_line) const {
   const std::string folder = directory_.root().string();
   if (!is_elsewhere(folder, place)) return;
   run_.report(
-      EventKind::kRunDirectory, first_step,
+      EventKind::kRunDirectory, state_.counters.committed_steps,
       cat("rank 0 is on ", this_host_name(),
           " now, which does not "
           "share the run's folder with ",
-          place.hostname, ": from step ", first_step + 1, " on (generation ",
+          place.hostname, ": from step ", first_line + 1, " on (generation ",
           run_.assignment.generation, ") the files are written to ", folder,
           " on ", this_host_name(),
           "; the lines, checkpoints and weights of the steps before "
@@ -333,7 +333,9 @@ void RunRecorder::say_where_it_goes_on(const FolderPlace& place,
 
 void RunRecorder::begin_files(int64_t first_step,
                               const std::string& newest_line) {
-  say_where_it_goes_on(run_.assignment.folder, first_step);
+  // `newest_line` is that of the step before.
+  say_where_it_goes_on(run_.assignment.folder,
+                       newest_line.empty() ? first_step : first_step - 1);
   const bool replaces = directory_.holds_older_run();
   const bool goes_on = !replaces && run_.continues();
   if (replaces) directory_.remove_older_run();
@@ -403,6 +405,7 @@ void RunRecorder::record_step(const StepRecord& record) {
                        "(skip_non_finite)"),
          .warning = true});
   }
+  summary_.retries += record.attempt - 1;
   summary_.peak_bytes.resize(result.measured_peak_bytes.size());
   for (size_t rank = 0; rank < summary_.peak_bytes.size(); ++rank) {
     summary_.peak_bytes[rank] =
@@ -621,7 +624,9 @@ void RunRecorder::take_over(const StepRecord& newest,
   records_ = true;
   await_folder();
   set_aside_other_run(place);
-  say_where_it_goes_on(place, state_.counters.committed_steps);
+  say_where_it_goes_on(place, newest.result.committed
+                                  ? newest.step
+                                  : state_.counters.committed_steps);
   std::error_code error;
   directory_.make_sub_folders();
   if (std::filesystem::exists(directory_.root() / run_files::kRun, error)) {

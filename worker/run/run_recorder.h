@@ -128,7 +128,8 @@ class RunRecorder {
   // What is done if this machine does not share the folder in which rank 0
   // wrote before.
   void set_aside_other_run(const FolderPlace& place) const;
-  void say_where_it_goes_on(const FolderPlace& place, int64_t first_step) const;
+  // `first_line`: the step of the first line that is written here.
+  void say_where_it_goes_on(const FolderPlace& place, int64_t first_line) const;
   void write_mark() const;
   // Makes the folder again if it was removed, because a checkpoint without it
   // cannot be resumed.

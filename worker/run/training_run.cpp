@@ -11,6 +11,7 @@
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "parallel/collectives/communicator.h"
+#include "parallel/collectives/gather.h"
 #include "parallel/collectives/mesh.h"
 #include "parallel/plan/plan_json.h"
 #include "parallel/predict/memory_request.h"
@@ -72,6 +73,9 @@ struct TrainingRun::Implementation {
   void make_trainer();
   RunOutcome train();
   std::optional<RunOutcome> step();
+  // Makes `batch` that of the next step. Returns an outcome if the program of
+  // --augment-program failed on any rank. Collective with such a program.
+  std::optional<RunOutcome> load_batch();
   std::optional<RunOutcome> end_epoch();
   RunOutcome end_in_time();
   std::optional<RunOutcome> catch_up();
@@ -376,15 +380,36 @@ void TrainingRun::Implementation::require_steps_left() const {
                                            : "give a larger --epochs");
 }
 
+std::optional<RunOutcome> TrainingRun::Implementation::load_batch() {
+  const bool has_program = !context.config.augment_program.empty();
+  std::string fault;
+  if (!batch) {
+    try {
+      batch = source->batches().next();
+      if (const auto event = labels.look_at(*batch)) {
+        reports->report(batch->step, *event);
+      }
+    } catch (const Error& error) {
+      const bool is_of_program =
+          has_program && error.exit_code() == ExitCode::kData;
+      if (!is_of_program || committed() == 0) throw;
+      fault = error.what();
+    }
+  }
+  // The ranks agree before every step, also if they have the batch already: a
+  // step may be tried again after a loss.
+  if (has_program && !collectives::all_agree(mesh->world, fault.empty())) {
+    for (std::string& text : collectives::gather_bytes(mesh->world, fault)) {
+      if (!text.empty()) return ending->refuse_samples(text);
+    }
+  }
+  return std::nullopt;
+}
+
 std::optional<RunOutcome> TrainingRun::Implementation::step() {
   const auto start = std::chrono::steady_clock::now();
   if (tracer) tracer->begin_step();
-  if (!this->batch) {
-    this->batch = source->batches().next();
-    if (const auto event = labels.look_at(*this->batch)) {
-      reports->report(this->batch->step, *event);
-    }
-  }
+  if (auto ended = load_batch()) return ended;
   const loader::Batch& batch = *this->batch;
   checkpoints->settle();
   const step::StepResult result = trainer->train_step(batch, [&] {

@@ -1,10 +1,14 @@
 #include "deploy/cli/args/run_name.h"
 
+#include "deploy/records/older_copy.h"
 #include "parallel/base/check.h"
 #include "parallel/base/folder_place.h"
 #include "parallel/base/numbered_folder.h"
 #include "parallel/base/regular_file.h"
 #include "parallel/base/run_files.h"
+#include "parallel/base/text.h"
+#include "parallel/base/units.h"
+#include "parallel/base/utf8.h"
 
 namespace headroom::cli {
 namespace fs = std::filesystem;
@@ -20,14 +24,15 @@ bool is_resumable(const fs::path& directory) {
 // Without a shared folder, what is here may be older than what another machine
 // has, or nothing.
 void require_newest_state(const fs::path& directory) {
-  const auto place = noted_elsewhere(directory);
-  if (!place) return;
+  const auto copy = records::older_copy(directory);
+  if (!copy) return;
   const std::string folder = directory.string();
-  throw Error("resume", where_it_is(folder, *place),
-              how_to_reach_it(folder, *place) +
-                  (is_resumable(directory)
-                       ? "; to go on from the older state here, remove " +
-                             folder + "/" + kElsewhere
+  throw Error("resume", where_it_is(folder, copy->newest),
+              how_to_reach_it(folder, copy->newest) +
+                  (copy->steps > 0 && is_resumable(directory)
+                       ? cat("; to go on from the older state here, after ",
+                             counted(copy->steps, "step"), ", remove ",
+                             shell_word(folder + "/" + kElsewhere))
                        : ""));
 }
 
@@ -88,7 +93,7 @@ fs::path run_directory_to_resume(const fs::path& project,
   fs::path newest = newest_run(project, run_files::kCheckpoints, is_resumable);
   const fs::path noted =
       newest_run(project, kElsewhere, [](const fs::path& directory) {
-        return noted_elsewhere(directory).has_value();
+        return records::older_copy(directory).has_value();
       });
   if (!noted.empty() &&
       (newest.empty() ||

@@ -337,12 +337,29 @@ struct ComparedRun {
   std::optional<configs::RunConfig> config;
   double map50 = std::nan(""), map = std::nan(""), peak_bytes = std::nan(""),
          images_per_second = std::nan(""), seconds = std::nan("");
+  Json record = Json::object();  // what JSON has beside the table's columns
 };
 
 double number_in(const Json& summary, const char* key) {
   return summary.contains(key) && summary[key].is_number()
              ? summary[key].get<double>()
              : std::nan("");
+}
+
+// The run's length, best epoch, last loss and repeated steps, as far as its
+// files say them.
+Json record_of(const FolderState& folder) {
+  Json record;
+  for (const char* key :
+       {"precision", "recall", "best_epoch", "epochs", "retries"}) {
+    record[key] = folder.summary.value(key, Json());
+  }
+  record["steps"] = folder.num_steps();
+  record["loss"] = folder.step ? Json(folder.step->loss) : Json();
+  record["generations"] = folder.step && folder.step->generation
+                              ? Json(*folder.step->generation)
+                              : Json();
+  return record;
 }
 
 double peak_of(const FolderState& folder) {
@@ -378,6 +395,7 @@ ComparedRun compared(const records::RunPlace& place) {
   run.seconds = number_in(folder.summary, "wall_seconds");
   run.peak_bytes = peak_of(folder);
   run.images_per_second = records::median_speed(directory);
+  run.record = record_of(folder);
   return run;
 }
 
@@ -473,6 +491,7 @@ std::string runs_json(const std::vector<records::RunPlace>& places) {
          {"images_per_second", number(run.images_per_second)},
          {"seconds", number(run.seconds)},
          {"settings", settings}});
+    document.back().update(run.record);
   }
   return text_of(document);
 }

@@ -7,7 +7,7 @@ from typing import Iterable, Optional, Union
 
 from headroom_train.program import PathLike, call_json
 from headroom_train.run import Run
-from headroom_train.table import Record, Table
+from headroom_train.table import Table
 
 
 def compare(runs: Iterable[Union[Run, PathLike]], *, program: Optional[PathLike] = None) -> Table:
@@ -29,17 +29,5 @@ def compare(runs: Iterable[Union[Run, PathLike]], *, program: Optional[PathLike]
     # Of one run alone the program prints its status, so a single path is named twice.
     lines = call_json("status", paths if len(paths) > 1 else paths * 2, program)
     for line in lines:
-        line.update(_of_files(Run(line.pop("folder"))))
+        del line["folder"]
     return Table(lines)
-
-
-def _of_files(run: Run) -> Record:
-    steps = run.steps()
-    summary = run.summary if (run.path / "summary.json").exists() else {}
-    more: Record = {name: summary.get(name) for name in ("precision", "recall", "best_epoch")}
-    more["steps"] = len(steps)
-    more["epochs"] = len(run.epochs())
-    more["loss"] = steps[-1]["loss"] if steps else None
-    more["retries"] = sum(step["attempt"] - 1 for step in steps)
-    more["generations"] = max((step["generation"] for step in steps), default=None)
-    return more

@@ -55,14 +55,13 @@ TEST(FolderPlace, TheFolderOfAnotherAgentOrRunIsNotIt) {
   EXPECT_TRUE(belongs_to_other_run(run.path(), "a1b2"));
 }
 
-TEST(FolderPlace, ANoteCountsUntilTheFolderIsBroughtHere) {
+TEST(FolderPlace, ANoteNamesAnotherMachine) {
   const TemporaryFolder root;
   const fs::path run = root.path() / "runs" / "exp";
   EXPECT_EQ(noted_elsewhere(run), std::nullopt);
   leave_note(run, kThere);
   EXPECT_EQ(noted_elsewhere(run), kThere);
-  // rsync brings the mark, and does not remove the note.
-  root.write("runs/exp/.written-by", "a1b2 far-away-7\n");
+  leave_note(run, {"a1b2", this_host_name(), "here-7", 40});
   EXPECT_EQ(noted_elsewhere(run), std::nullopt);
 }
 

@@ -67,8 +67,7 @@ void AugmentProgram::read(void* bytes, size_t size) {
     const std::string& line = last_error_line_;
     fail(cat("ended: ", why.empty() ? "it closed its output" : why,
              line.empty() ? "" : ": " + short_line(line, 200)),
-         "its standard error is in the run's logs folder; headroom train "
-         "--resume goes on from a checkpoint with the corrected program");
+         "its standard error is in the run's logs folder; correct it");
   }
 }
 

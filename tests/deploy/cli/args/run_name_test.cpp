@@ -119,9 +119,13 @@ TEST(RunName, AStateOnAnotherMachineIsNamedAndNotReplacedByAnOlderOne) {
     EXPECT_THAT(refusal(given), Not(HasSubstr("remove")));
   }
   make_resumable(root, "exp");
+  root.write("exp/checkpoints/step-30/MANIFEST.json", "{}");
   EXPECT_THAT(refusal(run.string()),
-              HasSubstr("remove " + run.string() + "/.elsewhere"));
-  fs::remove(run / ".elsewhere");
+              HasSubstr("to go on from the older state here, after 30 steps, "
+                        "remove " +
+                        run.string() + "/.elsewhere"));
+  // Brought here after the run went on there.
+  root.write("exp/checkpoints/step-44/MANIFEST.json", "{}");
   EXPECT_EQ(run_directory_to_resume(root.path(), ""), run);
 }
 

@@ -259,12 +259,14 @@ TEST(RunsTable, ComparesTheRunsOfAFolderAndNamesTheSettingsThatDiffer) {
   write_run("killed", 16, 0.01);
   root.write("small/summary.json",
              R"({"map50": 0.8, "map": 0.5, "peak_bytes": [1048576, 2097152],)"
-             R"( "wall_seconds": 75.2})");
+             R"( "wall_seconds": 75.2, "precision": 0.9, "epochs": 1,)"
+             R"( "retries": 2})");
   // The first step is slow; its rate is not the run's speed.
   root.write("small/steps.jsonl",
              "{\"step\": 0, \"images_per_second\": 2}\n"
              "{\"step\": 1, \"images_per_second\": 20}\n"
-             "{\"step\": 2, \"images_per_second\": 21}\n");
+             "{\"step\": 2, \"images_per_second\": 21, \"loss\": 1.5,"
+             " \"generation\": 3}\n");
   root.write("large/summary.json", R"({"map50": null, "map": null})");
   const std::string text = runs_table(records::runs_of(root.path()));
   EXPECT_THAT(text,
@@ -280,9 +282,18 @@ TEST(RunsTable, ComparesTheRunsOfAFolderAndNamesTheSettingsThatDiffer) {
       nlohmann::json::parse(runs_json(records::runs_of(root.path())));
   ASSERT_EQ(json.size(), 3u);
   for (const auto& run : json) {
-    if (run["run"] != "small") continue;
+    const bool is_small = run["run"] == "small";
+    EXPECT_EQ(run["steps"], is_small ? 3 : 0);
+    EXPECT_EQ(run["loss"].is_null(), !is_small);
+    EXPECT_EQ(run["precision"].is_null(), !is_small);
+    if (!is_small) continue;
     EXPECT_EQ(run["peak_bytes"], 2097152);
     EXPECT_EQ(run["settings"]["hyp.lr0"], "0.01");
+    EXPECT_EQ(run["loss"], 1.5);
+    EXPECT_EQ(run["generations"], 3);
+    EXPECT_EQ(run["epochs"], 1);
+    EXPECT_EQ(run["retries"], 2);
+    EXPECT_TRUE(run["recall"].is_null());
   }
 }
 
