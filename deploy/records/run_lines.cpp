@@ -178,8 +178,8 @@ std::optional<StepLine> step_line(std::string_view line, Samples samples) {
   const auto list = json.find("samples");
   if (samples == Samples::kRead && list != json.end()) {
     step.range = sample_range(*list);
-    const bool is_list = list->is_array() && std::ranges::all_of(
-                                                 *list, &Json::is_number_integer);
+    const bool is_list = list->is_array() &&
+                         std::ranges::all_of(*list, &Json::is_number_integer);
     if (is_list) step.samples = list->get<std::vector<int64_t>>();
     step.has_samples = is_list || step.range;
   }

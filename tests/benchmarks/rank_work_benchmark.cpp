@@ -36,8 +36,8 @@ double median_us(int64_t steps, const std::function<void(int64_t)>& work) {
 // The loader computes a batch's samples twice: when it requests their files,
 // and when it makes the batch.
 double us_of_samples(const Options& options, bool all_ranks) {
-  const plan::BatchCut cut{options.batch, options.ranks,
-                           options.batch / options.ranks};
+  const plan::BatchCut cut{
+      options.batch, options.ranks, options.batch / options.ranks, {}};
   return median_us(options.steps, [&](int64_t step) {
     for (int times = 0; times < 2; ++times) {
       const sampling::EpochStep at =
@@ -74,7 +74,7 @@ run::StepRecord record_of(const Options& options, int64_t step) {
   return record;
 }
 
-void run(const Options& options) {
+void measure(const Options& options) {
   std::printf("samples of a batch: %.0f us; of all ranks: %.0f us\n",
               us_of_samples(options, /*all_ranks=*/false),
               us_of_samples(options, /*all_ranks=*/true));
@@ -83,11 +83,11 @@ void run(const Options& options) {
   const double made =
       median_us(options.steps, [&](int64_t) { run::to_json_line(first); });
   first.lists_samples = true;
-  std::printf("a line: %zu bytes, made in %.0f us; with a list: %zu bytes, "
-              "%.0f us\n",
-              bytes, made, run::to_json_line(first).size(),
-              median_us(options.steps,
-                        [&](int64_t) { run::to_json_line(first); }));
+  std::printf(
+      "a line: %zu bytes, made in %.0f us; with a list: %zu bytes, "
+      "%.0f us\n",
+      bytes, made, run::to_json_line(first).size(),
+      median_us(options.steps, [&](int64_t) { run::to_json_line(first); }));
   const testing::TemporaryFolder folder;
   run::StepLog log(folder.path() / "steps.jsonl", 0);
   // What rank 0's training thread does; it waits for the line at the next vote.
@@ -108,5 +108,5 @@ int main(int argc, char** argv) {
   app.add_option("--samples", options.samples);
   app.add_option("--steps", options.steps);
   CLI11_PARSE(app, argc, argv);
-  headroom::run(options);
+  headroom::measure(options);
 }

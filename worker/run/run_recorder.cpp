@@ -137,6 +137,7 @@ std::string to_json_line(const StepRecord& record) {
       {"images_per_second", record.images_per_second},
       {"seconds", record.seconds},
       {"memory", memory}};
+  if (!has_all) line["ranks"] = ranks;
   if (record.image_height > 0) {
     line["image_size"] = {record.image_height, record.image_width};
   }

@@ -64,8 +64,9 @@ struct StepRecord {
 // A record as a line of steps.jsonl, without the newline. If the line does not
 // list the samples, it has at most 2 KB, whatever the batch and the number of
 // ranks: `samples` is then {"seed", "epoch", "begin", "end"}, which
-// deploy/cli/show/ledger.h expands, and `memory` has kMostListedRanks ranks,
-// others in each line, so that every rank comes again.
+// deploy/cli/show/ledger.h expands. In a run of more than kMostListedRanks,
+// `memory` has that many ranks, others in each line, so that every rank comes
+// again; `ranks` is then the number of all.
 std::string to_json_line(const StepRecord& record);
 
 // steps.jsonl: exactly one line per committed step. Rank 0 writes the line

@@ -86,9 +86,9 @@ TEST(StepLine, OfALargeBatchHasPositions) {
   EXPECT_EQ(step->range, (SampleRange{~uint64_t{0}, 2, 512, 1024}));
   EXPECT_EQ(step_line(line, Samples::kLeftOut)->images_per_second, 90);
   EXPECT_EQ(without_samples(line), line);
-  EXPECT_FALSE(step_line(R"({"step":1,"samples":{"seed":1,"begin":2}})",
-                         Samples::kRead)
-                   ->has_samples);
+  EXPECT_FALSE(
+      step_line(R"({"step":1,"samples":{"seed":1,"begin":2}})", Samples::kRead)
+          ->has_samples);
 }
 
 TEST(StepLine, OtherLinesAreNone) {

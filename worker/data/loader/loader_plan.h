@@ -67,9 +67,9 @@ struct BatchPlan {
   int64_t first_place = 0;       // place of samples[0] in the epoch
   // nullptr if each sample is used once.
   std::shared_ptr<const sampling::WeightedSampler> weights;
-  int64_t height = 0, width = 0;        // size of whole images before resizing
-  configs::InputSize input;             // size of whole images as network input
-  plan::SampleRange rows;               // this rank's rows of the images
+  int64_t height = 0, width = 0;  // size of whole images before resizing
+  configs::InputSize input;       // size of whole images as network input
+  plan::SampleRange rows;         // this rank's rows of the images
 };
 
 class LoaderPlan {

@@ -170,12 +170,12 @@ TEST(Ledger, ALostLineWithPositionsIsNamed) {
   const LedgerReport known = checked(text_of(lines));
   ASSERT_EQ(known.num_problems, 2) << ledger_text(known);
   EXPECT_EQ(known.problems[0], "line 2: step 2 follows step 0: 1 step missing");
-  EXPECT_EQ(known.problems[1],
-            checked(text_of([] {
-              std::vector<Json> listed = steps(7);
-              listed.erase(listed.begin() + 1);
-              return listed;
-            }())).problems[1]);
+  EXPECT_EQ(known.problems[1], checked(text_of([] {
+                                 std::vector<Json> listed = steps(7);
+                                 listed.erase(listed.begin() + 1);
+                                 return listed;
+                               }()))
+                                   .problems[1]);
   EXPECT_THAT(checked(text_of(lines), kUnknownOrder).problems,
               ElementsAre("line 2: step 2 follows step 0: 1 step missing",
                           "line 2: epoch 0 ends with 6 samples, not 10"));

@@ -59,7 +59,8 @@ TEST_F(WeightedLoader, OfDrawnSamplesRanksThreadsAndMemoryChangeNothing) {
   // An image that is drawn again in an epoch is augmented differently.
   int64_t seen = 0;
   for (const Batch& batch : reference) {
-    EXPECT_EQ(batch.samples, sampling::samples_at(batch.order, batch.positions));
+    EXPECT_EQ(batch.samples,
+              sampling::samples_at(batch.order, batch.positions));
     for (size_t a = 0; a < batch.samples.size(); ++a) {
       const int64_t sample = batch.samples[a];
       EXPECT_TRUE(sample == 3 || sample == 8 || sample == 20) << sample;

@@ -59,14 +59,15 @@ TEST(Sampler, TheLastBatchIsShort) {
 }
 
 // A run that resumes with a newer program continues the same sequence. The
-// Python package computes the same numbers (tests/deploy/python_client_test.py).
+// Python package computes the same numbers
+// (tests/deploy/python_client_test.py).
 TEST(Sampler, TheOrderOfAnEpochStays) {
   EXPECT_EQ(shuffled_samples(7, {3, 0, {0, 10}}, 10),
             (std::vector<int64_t>{4, 1, 8, 3, 5, 6, 7, 0, 9, 2}));
-  EXPECT_EQ(shuffled_samples((uint64_t{1} << 40) + 5, {2, 0, {118280, 118287}},
-                             118287),
-            (std::vector<int64_t>{83394, 52272, 111965, 84882, 58580, 26970,
-                                  68331}));
+  EXPECT_EQ(
+      shuffled_samples((uint64_t{1} << 40) + 5, {2, 0, {118280, 118287}},
+                       118287),
+      (std::vector<int64_t>{83394, 52272, 111965, 84882, 58580, 26970, 68331}));
 }
 
 TEST(Sampler, SamplesAreThoseAtThePositions) {
