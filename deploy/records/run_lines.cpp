@@ -43,6 +43,19 @@ const Json& list_member(const Json& object, const char* key) {
   return member != object.end() && member->is_array() ? *member : kNone;
 }
 
+std::optional<SampleRange> sample_range(const Json& samples) {
+  if (!samples.is_object()) return std::nullopt;
+  const auto seed = samples.find("seed");
+  const auto epoch = whole_member(samples, "epoch");
+  const auto begin = whole_member(samples, "begin");
+  const auto end = whole_member(samples, "end");
+  if (seed == samples.end() || !seed->is_number_integer() || !epoch || !begin ||
+      !end) {
+    return std::nullopt;
+  }
+  return SampleRange{seed->get<uint64_t>(), *epoch, *begin, *end};
+}
+
 std::optional<EventLine> event_line(std::string_view text) {
   const Json line = shallow_json(text);
   if (!line.is_object()) return std::nullopt;
@@ -164,10 +177,13 @@ std::optional<StepLine> step_line(std::string_view line, Samples samples) {
       .lr = !rates.empty() && rates[0].is_number() ? rates[0].get<double>()
                                                    : number_member(json, "lr")};
   const auto list = json.find("samples");
-  step.has_samples = samples == Samples::kRead && list != json.end() &&
-                     list->is_array() &&
-                     std::ranges::all_of(*list, &Json::is_number_integer);
-  if (step.has_samples) step.samples = list->get<std::vector<int64_t>>();
+  if (samples == Samples::kRead && list != json.end()) {
+    step.range = sample_range(*list);
+    const bool is_list = list->is_array() &&
+                         std::ranges::all_of(*list, &Json::is_number_integer);
+    if (is_list) step.samples = list->get<std::vector<int64_t>>();
+    step.has_samples = is_list || step.range;
+  }
   for (const Json& bytes : list_member(json, "memory")) {
     const auto rank =
         bytes.is_object() ? whole_member(bytes, "rank") : std::nullopt;

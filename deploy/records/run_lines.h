@@ -51,6 +51,13 @@ nlohmann::ordered_json object_in(const std::filesystem::path& file);
 // has an older run's files.
 std::vector<int64_t> checkpoints_in(const std::filesystem::path& run_directory);
 
+// The samples of a large batch: positions in the order of an epoch's samples.
+struct SampleRange {
+  uint64_t seed = 0;
+  int64_t epoch = 0, begin = 0, end = 0;
+  bool operator==(const SampleRange&) const = default;
+};
+
 // A line of steps.jsonl. Members that the line lacks are nullopt, or NaN.
 struct StepLine {
   struct Rank {
@@ -66,6 +73,8 @@ struct StepLine {
   std::vector<Rank> memory = {};
   bool has_samples = false;  // `samples` was read and has only numbers
   std::vector<int64_t> samples = {};
+  // Instead of `samples`, in a run of large batches.
+  std::optional<SampleRange> range = {};
 };
 // The list of samples is most of a line: without it a line is read several
 // times faster. Returns nullopt if the line is not a step.

@@ -59,7 +59,7 @@ nlohmann::ordered_json measure(const configs::RunConfig& config, int steps,
     const double computed = seconds_of([&] { training.step(); });
     const double copied = seconds_of([&] {
       if (!buddies) return;
-      buddies->after_commit(training.state(), "{}");
+      buddies->after_commit(training.state());
       // A run too waits for the rest of the copy before its next step.
       buddies->settle();
     });

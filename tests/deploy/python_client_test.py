@@ -365,6 +365,16 @@ def growing_file():
     reader.close()
 
 
+def samples_of_a_step():
+    """Lists and positions; the expected numbers are those of worker/data/sampling/sampler_test.cpp."""
+    assert headroom_train.samples_of({"samples": [5, 1]}) == [5, 1]
+    positions = {"seed": 2**40 + 5, "epoch": 2, "begin": 118280, "end": 118287}
+    assert headroom_train.samples_of({"samples": positions, "epoch_samples": 118287}) == \
+        [83394, 52272, 111965, 84882, 58580, 26970, 68331]
+    positions = {"seed": 7, "epoch": 3, "begin": 0, "end": 10}
+    assert headroom_train.samples_of({"samples": positions, "epoch_samples": 10}) == [4, 1, 8, 3, 5, 6, 7, 0, 9, 2]
+
+
 def live_run():
     """follow() continues while a coordinator holds the lock of the folder, and ends when the lock is free."""
     folder = folder_of_a_run("live", 1)
@@ -396,6 +406,7 @@ def check_files():
     half_written_lines()
     damaged_lines()
     growing_file()
+    samples_of_a_step()
     live_run()
     flags()
     version = subprocess.run([PROGRAM, "--version"], capture_output=True, text=True, check=True)

@@ -65,9 +65,8 @@ loader::Batch LabelledImages::next() {
     batch.samples.push_back(sample);
     batch.geometry.push_back({height, width});
   }
-  for (int64_t sample = 0; sample < batch.global_size; ++sample) {
-    batch.global_samples.push_back(sample);
-  }
+  batch.positions = {0, batch.global_size};
+  batch.order = std::identity();
   loader::assign_micro_batches(batch, options_.assign);
   ++step_;
   return batch;

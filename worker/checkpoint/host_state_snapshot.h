@@ -30,7 +30,7 @@ struct HeldPart {
 
 struct HostStateSnapshot {
   step::TrainingCounters counters;
-  std::string newest_line;  // last line of steps.jsonl; "" at step 0
+  std::string newest_line;  // last line of steps.jsonl; "" if unknown
   std::vector<HeldPart> parts;
 };
 

@@ -189,7 +189,10 @@ OrphanedSave write_newest(const OrphanedState& state, const Parts& parts,
   }
   if (whole.empty()) return {};
   const HostStateSnapshot& first = whole.front();
-  OrphanedSave written{first.counters.committed_steps, first.newest_line};
+  OrphanedSave written{first.counters.committed_steps, ""};
+  for (const HostStateSnapshot& snapshot : whole) {
+    if (written.newest_line.empty()) written.newest_line = snapshot.newest_line;
+  }
   CheckpointJob job(
       state.checkpoints,
       {written.step, counters_to_text(first.counters), state.plan_json},

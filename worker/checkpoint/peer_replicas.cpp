@@ -39,11 +39,9 @@ PeerReplicas::PeerReplicas(collectives::Communicator& world, int shift)
 
 PeerReplicas::~PeerReplicas() = default;
 
-void PeerReplicas::after_commit(step::TrainingState& state,
-                                const std::string& newest_line) {
+void PeerReplicas::after_commit(step::TrainingState& state) {
   settle();
-  put(own_,
-      {state.counters.committed_steps, pack(parts_of(state, newest_line))});
+  put(own_, {state.counters.committed_steps, pack(parts_of(state, ""))});
   const activations::CountingAllocator::HostMemory host;
   // The step and size of the sent part, then the step and size of the received
   // part.
@@ -75,11 +73,10 @@ void PeerReplicas::disconnect() {
 }
 
 void PeerReplicas::reconnect(collectives::Communicator& world,
-                             step::TrainingState& state,
-                             const std::string& newest_line) {
+                             step::TrainingState& state) {
   disconnect();
   communicator_->reconnect(world.split(0, world.rank()));
-  if (state.counters.committed_steps > 0) after_commit(state, newest_line);
+  if (state.counters.committed_steps > 0) after_commit(state);
 }
 
 std::vector<HostStateSnapshot> PeerReplicas::take() const {

@@ -19,7 +19,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "parallel/collectives/counting_communicator.h"
@@ -42,7 +41,7 @@ class PeerReplicas {
   // Starts sending this rank's part. Replaces the newest copy if that copy is
   // of the same step. Collective. REQUIRES: the state is that of a committed
   // step.
-  void after_commit(step::TrainingState& state, const std::string& newest_line);
+  void after_commit(step::TrainingState& state);
 
   // This rank's own part after the newest commit, packed
   // (host_state_snapshot.h). REQUIRES: after_commit() has been called.
@@ -58,12 +57,11 @@ class PeerReplicas {
   void disconnect();
   // Continues over the reconnected `world` and sends the newest part again,
   // because its copy may not have arrived. Collective.
-  void reconnect(collectives::Communicator& world, step::TrainingState& state,
-                 const std::string& newest_line);
+  void reconnect(collectives::Communicator& world, step::TrainingState& state);
 
   // Returns all complete copies on this rank: of its own part and of the
-  // received part. The newest received copy is complete only after its transfer
-  // has ended.
+  // received part, without lines of steps.jsonl. The newest received copy is
+  // complete only after its transfer has ended.
   std::vector<HostStateSnapshot> take() const;
 
  private:

@@ -76,11 +76,17 @@ Json choose(const StateStream& stream, const std::vector<Json>& ranks,
   for (const StatePiece& piece : choice->pieces) {
     pieces.push_back({piece.rank, piece.index, piece.range});
   }
-  const StatePiece& first = choice->pieces.front();
-  const Json& source = ranks.at(static_cast<size_t>(first.rank))
-                           .at(static_cast<size_t>(first.index));
-  return {{"counters", source.at(0)},
-          {"newest_line", source.at(1)},
+  const auto source = [&](const auto& place) -> const Json& {
+    return ranks.at(static_cast<size_t>(place.rank))
+        .at(static_cast<size_t>(place.index));
+  };
+  Json newest_line = "";  // copies that a rank keeps for another have no line
+  for (const StateOffer& offer : offers) {
+    if (offer.step != choice->step || newest_line != "") continue;
+    newest_line = source(offer).at(1);
+  }
+  return {{"counters", source(choice->pieces.front()).at(0)},
+          {"newest_line", std::move(newest_line)},
           {"pieces", std::move(pieces)}};
 }
 

@@ -23,6 +23,8 @@ std::filesystem::path RunCheckpoints::write() {
 
 void RunCheckpoints::begin() {
   const int64_t committed = state_.counters.committed_steps;
+  // A run that resumes at this checkpoint needs the lines of all its steps.
+  recorder_.settle_lines();
   const memory::PhaseWatch watch = begin_phase();
   const checkpoint::CheckpointSaver::Answer answer =
       saver_.begin(buddies_ != nullptr ? buddies_->newest() : at::Tensor(),

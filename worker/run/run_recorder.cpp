@@ -74,7 +74,9 @@ StepLog::StepLog(const std::filesystem::path& file, int64_t first_step,
                 "cannot write " + file.string() + " (" + file_fault() + ")",
                 "choose a writable folder with --project DIR");
   }
-  if (!newest_line.empty()) write(newest_line);
+  if (newest_line.empty()) return;
+  file_.add(newest_line);
+  all_are_written_ = file_.write();
 }
 
 bool StepLog::has_lines_from(const std::filesystem::path& file,
@@ -91,10 +93,14 @@ bool StepLog::has_lines_from(const std::filesystem::path& file,
   return has_found;
 }
 
-std::string to_json_line(const StepRecord& record, int64_t epoch_samples) {
+std::string to_json_line(const StepRecord& record) {
   const step::StepResult& result = record.result;
   nlohmann::ordered_json memory = nlohmann::ordered_json::array();
-  for (size_t rank = 0; rank < result.measured_peak_bytes.size(); ++rank) {
+  const auto ranks = std::ssize(result.measured_peak_bytes);
+  const bool has_all = ranks <= kMostListedRanks;
+  const int64_t first = has_all ? 0 : record.step * kMostListedRanks;
+  for (int64_t i = 0; i < std::min<int64_t>(ranks, kMostListedRanks); ++i) {
+    const auto rank = static_cast<size_t>((first + i) % ranks);
     const bool is_predicted = result.predicted_peak_bytes[rank] > 0;
     memory.push_back({{"rank", rank},
                       {"predicted_peak_bytes",
@@ -103,6 +109,15 @@ std::string to_json_line(const StepRecord& record, int64_t epoch_samples) {
                                     : nlohmann::ordered_json()},
                       {"measured_peak_bytes", result.measured_peak_bytes[rank]},
                       {"live_bytes", result.live_bytes[rank]}});
+  }
+  nlohmann::ordered_json samples;
+  if (record.lists_samples) {
+    samples = sampling::samples_at(record.order, record.positions);
+  } else {
+    samples = {{"seed", record.seed},
+               {"epoch", record.epoch},
+               {"begin", record.positions.begin},
+               {"end", record.positions.end}};
   }
   // Doubles get as many digits as are needed to read the same bits again.
   nlohmann::ordered_json line = {
@@ -117,11 +132,12 @@ std::string to_json_line(const StepRecord& record, int64_t epoch_samples) {
       {"cls", result.cls},
       {"grad_norm", result.gradient_norm},
       {"lr", result.settings.lr},
-      {"samples", record.samples},
-      {"epoch_samples", epoch_samples},
+      {"samples", std::move(samples)},
+      {"epoch_samples", record.epoch_samples},
       {"images_per_second", record.images_per_second},
       {"seconds", record.seconds},
       {"memory", memory}};
+  if (!has_all) line["ranks"] = ranks;
   if (record.image_height > 0) {
     line["image_size"] = {record.image_height, record.image_width};
   }
@@ -130,9 +146,22 @@ std::string to_json_line(const StepRecord& record, int64_t epoch_samples) {
   return line.dump();
 }
 
-bool StepLog::write(const std::string& line) {
-  file_.add(line);
-  return file_.write();
+void StepLog::write(StepRecord record) {
+  settle();
+  auto work = [this, record = std::move(record)] {
+    file_.add(to_json_line(record));
+    return file_.write();
+  };
+  try {
+    writing_ = std::async(std::launch::async, work);
+  } catch (const std::system_error&) {  // the system cannot create a thread
+    all_are_written_ = work();
+  }
+}
+
+bool StepLog::settle() {
+  if (writing_.valid()) all_are_written_ = writing_.get();
+  return all_are_written_;
 }
 
 namespace {
@@ -411,10 +440,14 @@ void RunRecorder::record_step(const StepRecord& record) {
     summary_.peak_bytes[rank] =
         std::max(summary_.peak_bytes[rank], result.measured_peak_bytes[rank]);
   }
-  const bool is_written =
-      step_log_->write(to_json_line(record, run_.images_in_epoch));
+  step_log_->write(record);
+}
+
+void RunRecorder::settle_lines() {
+  if (!step_log_) return;
+  const bool is_written = step_log_->settle();
   if (!is_written && !lines_wait_) {
-    run_.report(EventKind::kDisk, record.step,
+    run_.report(EventKind::kDisk, state_.counters.committed_steps,
                 step_log_->path().string() +
                     " cannot be written (disk full?): its lines wait "
                     "in memory, training goes on; free some space",
@@ -442,6 +475,7 @@ void RunRecorder::write_or_say(const std::string& name, bool is_end,
 void RunRecorder::record_epoch(const EpochRecord& record, bool is_best,
                                bool is_end) {
   if (is_end) await_folder();
+  settle_lines();
   if (records_) {
     write_or_say(run_files::kRun, is_end, [&] { make_folder_again(); });
   }
@@ -501,6 +535,7 @@ void RunRecorder::save_unfinished_epoch() const {
 
 std::filesystem::path RunRecorder::save_checkpoint() {
   // Rank 0's part comes first; the rest is collective.
+  settle_lines();
   checkpoint::FirstFailure folder_work;
   if (records_) folder_work.run([&] { make_folder_again(); });
   const std::filesystem::path folder = headroom::checkpoint::save_checkpoint(
@@ -643,7 +678,7 @@ void RunRecorder::take_over(const StepRecord& newest,
     step_log_ = std::make_unique<StepLog>(directory_.root() / run_files::kSteps,
                                           newest.step);
   }
-  step_log_->write(to_json_line(newest, run_.images_in_epoch));
+  step_log_->write(newest);
 }
 
 }  // namespace headroom::run

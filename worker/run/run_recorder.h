@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <future>
 #include <map>
 #include <memory>
 #include <optional>
@@ -24,7 +25,9 @@
 #include "parallel/base/atomic_file.h"
 #include "parallel/base/check.h"
 #include "parallel/collectives/mesh.h"
+#include "parallel/plan/batch_split.h"
 #include "worker/checkpoint/checkpoint_saver.h"
+#include "worker/data/sampling/sampler.h"
 #include "worker/memory/memory_ladder.h"
 #include "worker/run/results.h"
 #include "worker/run/run_context.h"
@@ -34,6 +37,11 @@
 
 namespace headroom::run {
 
+// Runs with larger global batches write ranges instead of lists of samples.
+inline constexpr int64_t kMostListedSamples = 256;
+// A line of a run with more ranks has the memory of this many of them.
+inline constexpr int64_t kMostListedRanks = 8;
+
 struct StepRecord {
   int64_t step = 0;
   int64_t epoch = 0;
@@ -41,21 +49,30 @@ struct StepRecord {
   int64_t attempt = 1;
   double seconds = 0;
   double images_per_second = 0;  // sum over all ranks
-  std::vector<int64_t> samples;  // samples of the global batch, in order
+  // The global batch: `positions` in the epoch's order of its samples, which
+  // follows from the seed.
+  plan::SampleRange positions;
+  sampling::EpochOrder order;
+  uint64_t seed = 0;
+  bool lists_samples = true;  // false: the line has only the positions
+  int64_t epoch_samples = 0;  // so that the file alone can be audited
   step::StepResult result;
   // Input size in pixels if it differs between steps, otherwise 0.
   int64_t image_height = 0, image_width = 0;
 };
 
-// A record as a line of steps.jsonl, without the newline. Every line has the
-// number of samples per epoch, so that the file alone can be audited
-// (deploy/cli/show/ledger.h).
-std::string to_json_line(const StepRecord& record, int64_t epoch_samples);
+// A record as a line of steps.jsonl, without the newline. If the line does not
+// list the samples, it has at most 2 KB, whatever the batch and the number of
+// ranks: `samples` is then {"seed", "epoch", "begin", "end"}, which
+// deploy/cli/show/ledger.h expands. In a run of more than kMostListedRanks,
+// `memory` has that many ranks, others in each line, so that every rank comes
+// again; `ranks` is then the number of all.
+std::string to_json_line(const StepRecord& record);
 
 // steps.jsonl: exactly one line per committed step. Rank 0 writes the line
-// right after the commit. A resumed run first removes the lines of steps after
-// its checkpoint, then appends. Errors: Error (exit 2) if the file cannot be
-// opened.
+// after the commit, while the next step computes. A resumed run first removes
+// the lines of steps after its checkpoint, then appends. Errors: Error (exit 2)
+// if the file cannot be opened.
 class StepLog {
  public:
   // Keeps the lines of steps below `first_step` and removes the others.
@@ -64,18 +81,25 @@ class StepLog {
   StepLog(const std::filesystem::path& file, int64_t first_step,
           const std::string& newest_line = "");
 
-  // Returns whether this line and all before it are written. Lines that could
-  // not be written stay in memory.
-  bool write(const std::string& line);
+  // Makes and writes the line on another thread. Lines that cannot be written
+  // stay in memory.
+  void write(StepRecord record);
+  // Waits for that thread. Returns whether all lines are written.
+  bool settle();
   // Tries to write the lines in memory; returns true if no line is left.
-  bool write_waiting() { return file_.write(); }
+  bool write_waiting() {
+    settle();
+    return file_.write();
+  }
   // Whether `file` has lines of step `first_step` or later.
   static bool has_lines_from(const std::filesystem::path& file,
                              int64_t first_step);
   const std::filesystem::path& path() const { return file_.path(); }
 
  private:
-  LineFile file_;
+  LineFile file_;                // used by the other thread until settle()
+  std::future<bool> writing_;    // its destructor waits
+  bool all_are_written_ = true;  // after the newest settle()
 };
 
 // The files without which a run cannot be resumed: their texts, by name.
@@ -91,6 +115,11 @@ class RunRecorder {
   // earlier generation (state_restore.h).
   void open(const std::string& newest_line);
   void record_step(const StepRecord& record);
+  // Waits until all lines of steps.jsonl are written; reports lines that cannot
+  // be written. Rank 0 calls it before it votes for the next step: if it is
+  // lost, its peers know the line of no step but the newest. It also calls it
+  // before anything that a reader expects to find after the lines.
+  void settle_lines();
   // `is_best`: the averaged weights are the best so far. `is_end`: the run
   // ends.
   void record_epoch(const EpochRecord& record, bool is_best, bool is_end);

@@ -192,8 +192,7 @@ std::string data_change(const step::TrainingData& before,
 }
 
 std::unique_ptr<checkpoint::PeerReplicas> begin_copies(
-    const RunContext& run, const std::string& newest_line,
-    step::TrainingState& state) {
+    const RunContext& run, step::TrainingState& state) {
   if (state.is_whole()) return nullptr;
   collectives::Communicator& world = state.mesh()->world;
   at::Tensor most = at::empty({1}, at::kLong);
@@ -203,9 +202,7 @@ std::unique_ptr<checkpoint::PeerReplicas> begin_copies(
       world,
       checkpoint::buddy_shift(
           world.size(), static_cast<int>(most.const_data_ptr<int64_t>()[0])));
-  if (state.counters.committed_steps > 0) {
-    copies->after_commit(state, newest_line);
-  }
+  if (state.counters.committed_steps > 0) copies->after_commit(state);
   return copies;
 }
 

@@ -114,7 +114,6 @@ void note_data(const RunContext& run, step::TrainingCounters& counters);
 // Returns the object for later copies; null if every rank has the whole state.
 // Collective.
 std::unique_ptr<checkpoint::PeerReplicas> begin_copies(
-    const RunContext& run, const std::string& newest_line,
-    step::TrainingState& state);
+    const RunContext& run, step::TrainingState& state);
 
 }  // namespace headroom::run

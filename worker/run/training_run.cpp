@@ -106,9 +106,7 @@ struct TrainingRun::Implementation {
   }
   // The newest committed step's line in steps.jsonl.
   std::string newest_line() const {
-    return newest.result.committed
-               ? to_json_line(newest, context.images_in_epoch)
-               : start.newest_line;
+    return newest.result.committed ? to_json_line(newest) : start.newest_line;
   }
 
   RunContext context;
@@ -198,7 +196,7 @@ void TrainingRun::Implementation::reconnect() {
   mesh->reconnect();
   connect_shards();
   saver->reconnect();
-  if (buddies) buddies->reconnect(mesh->world, *state, newest_line());
+  if (buddies) buddies->reconnect(mesh->world, *state);
 }
 
 void TrainingRun::Implementation::make_trainer() {
@@ -293,7 +291,7 @@ void TrainingRun::Implementation::restore_state() {
 // Begins copies of the state, on disk and, if no rank has the whole state, in
 // other ranks' memory.
 void TrainingRun::Implementation::keep_copies() {
-  buddies = begin_copies(context, start.newest_line, *state);
+  buddies = begin_copies(context, *state);
   saver = std::make_unique<checkpoint::CheckpointSaver>(
       checkpoint::CheckpointSaver::Options{
           .checkpoints =
@@ -413,6 +411,7 @@ std::optional<RunOutcome> TrainingRun::Implementation::step() {
   const loader::Batch& batch = *this->batch;
   checkpoints->settle();
   const step::StepResult result = trainer->train_step(batch, [&] {
+    recorder->settle_lines();  // the line of the step before
     return step::Trainer::Requests{
         .stop = context.client.stop_requested(),
         .leave = context.client.leave_requested(context.assignment.generation),
@@ -452,7 +451,7 @@ std::optional<RunOutcome> TrainingRun::Implementation::step() {
   }
   reports->note_first_step();
   if (buddies) {
-    buddies->after_commit(*state, newest_line());
+    buddies->after_commit(*state);
     carried.held.clear();
   }
 
@@ -488,7 +487,11 @@ void TrainingRun::Implementation::note_step(const loader::Batch& batch,
       .attempt = result.attempt,
       .seconds = seconds,
       .images_per_second = static_cast<double>(batch.global_size) / seconds,
-      .samples = batch.global_samples,
+      .positions = batch.positions,
+      .order = batch.order,
+      .seed = context.config.seed,
+      .lists_samples = context.config.global_batch_size <= kMostListedSamples,
+      .epoch_samples = context.images_in_epoch,
       .result = result,
       .image_height = context.config.multi_scale ? batch.image_height : 0,
       .image_width = context.config.multi_scale ? batch.image_width : 0};
@@ -580,6 +583,13 @@ void TrainingRun::hold_committed() {
   }
   if (!run.buddies) return;
   for (checkpoint::HostStateSnapshot& copy : run.buddies->take()) {
+    // Whoever holds a copy of this step has its record, so ranks do not send
+    // the line with their copies. The line of an older copy's step is in the
+    // file: rank 0 writes it before it votes for the next step.
+    if (!run.newest.result.committed ||
+        copy.counters.committed_steps == run.newest.step + 1) {
+      copy.newest_line = run.newest_line();
+    }
     run.carried.held.push_back(std::move(copy));
   }
 }

@@ -77,7 +77,10 @@ class Check {
                   counted(*entry.epoch_samples, "sample")));
       return;
     }
-    if (report_.num_samples == 0) report_.num_samples = *entry.epoch_samples;
+    if (report_.num_samples == 0) {
+      report_.num_samples = *entry.epoch_samples;
+      used_.resize(static_cast<size_t>(report_.num_samples), 0);
+    }
     if (*entry.epoch_samples != report_.num_samples) {
       problem(cat("the data set has ", counted(*entry.epoch_samples, "sample"),
                   ", before it had ", report_.num_samples));
@@ -94,10 +97,12 @@ class Check {
       close_epoch(/*is_last=*/false);
       epoch_ = at.epoch;
     }
-    if (check_samples(entry, at) && rules_.by_weight) {
-      check_draws(entry, at);
+    if (entry.range) {
+      if (check_range(entry, at)) use_range(at);
+    } else {
+      if (check_samples(entry, at) && rules_.by_weight) check_draws(entry, at);
+      use(entry.samples);
     }
-    use(entry);
     next_step_ = std::max(next_step_, entry.step + 1);
     epoch_has_ended_ = at.positions.end == report_.num_samples;
   }
@@ -118,6 +123,32 @@ class Check {
     }
     generation_ = generation;
     report_.generations = std::max(report_.generations, generation);
+  }
+
+  // Returns whether the positions are those of the step.
+  bool check_range(const records::StepLine& entry,
+                   const sampling::EpochStep& at) {
+    const records::SampleRange& is = *entry.range;
+    const records::SampleRange should{rules_.seed, at.epoch, at.positions.begin,
+                                      at.positions.end};
+    if (is == should) return true;
+    const auto text = [](const records::SampleRange& range) {
+      return cat("positions ", range.begin, " to ", range.end, " of epoch ",
+                 range.epoch, " with seed ", range.seed);
+    };
+    problem(
+        cat("step ", entry.step, " used ", text(is), ", not ", text(should)));
+    return false;
+  }
+
+  void use_range(const sampling::EpochStep& at) {
+    if (rules_.order_is_known && !rules_.by_weight) {
+      use(sampling::shuffled_samples(rules_.seed, at, report_.num_samples));
+      return;
+    }
+    report_.names_samples = false;
+    num_used_ += at.positions.size();
+    num_unnamed_ += at.positions.size();
   }
 
   // Returns whether the number of samples is right.
@@ -165,9 +196,8 @@ class Check {
     }
   }
 
-  void use(const records::StepLine& entry) {
-    used_.resize(static_cast<size_t>(report_.num_samples), 0);
-    for (const int64_t sample : entry.samples) {
+  void use(const std::vector<int64_t>& samples) {
+    for (const int64_t sample : samples) {
       if (sample < 0 || sample >= report_.num_samples) {
         problem(cat("there is no sample ", sample));
         continue;
@@ -188,7 +218,8 @@ class Check {
   // Checks that a finished epoch used every sample.
   void close_epoch(bool is_last) {
     const bool finished = epoch_has_ended_ || !is_last;
-    if (report_.num_samples > 0 && finished && rules_.by_weight) {
+    if (report_.num_samples > 0 && finished &&
+        (rules_.by_weight || num_unnamed_ > 0)) {
       if (num_used_ == report_.num_samples) {
         ++report_.complete_epochs;
       } else {
@@ -213,7 +244,7 @@ class Check {
     report_.used_in_open_epoch = finished ? 0 : num_used_;
     std::fill(used_.begin(), used_.end(), 0);
     drawn_.clear();
-    num_used_ = 0;
+    num_used_ = num_unnamed_ = 0;
     epoch_has_ended_ = false;
   }
 
@@ -226,6 +257,7 @@ class Check {
   bool epoch_has_ended_ = false;  // the epoch's last positions were used
   std::vector<int64_t> used_;     // the line that used each sample; 0 if unused
   int64_t num_used_ = 0;
+  int64_t num_unnamed_ = 0;  // how many of them are unknown samples
   // With image weights, this map has the epoch's samples, ordered by their
   // draws.
   std::map<double, int64_t> drawn_;
@@ -234,6 +266,12 @@ class Check {
 std::string verdict_text(const LedgerReport& report) {
   if (!report.exact()) {
     return "NOT exact: " + counted(report.num_problems, "contradiction") + "\n";
+  }
+  if (!report.names_samples) {
+    return "exact: every step once, in order; every position of each complete "
+           "epoch once, none twice. Which samples these are is not in these "
+           "files: lines of large batches have positions, and with --rect or "
+           "--image-weights their order depends on the data set\n";
   }
   return report.by_weight
              ? "exact: every step once, in order, with as many samples as it "
@@ -290,6 +328,7 @@ std::string ledger_json(const LedgerReport& report) {
                      {"generations", report.generations},
                      {"torn_last_line", report.torn_last_line},
                      {"drawn_by_weight", report.by_weight},
+                     {"names_samples", report.names_samples},
                      {"num_problems", report.num_problems},
                      {"problems", report.problems}};
   return json.dump(2);

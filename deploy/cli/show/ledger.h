@@ -3,9 +3,10 @@
 //
 // The samples of step n are a function of (seed, n, global batch, size of the
 // data set) (worker/data/sampling/sampler.h). steps.jsonl lists the samples
-// that each committed step used; run.yaml has the other values. The computed
-// and the listed samples are compared one by one, so a line that was lost,
-// duplicated, reordered or altered is found and named. These rules are checked:
+// that each committed step used, or in a run of large batches their positions
+// in the epoch's order; run.yaml has the other values. The computed and the
+// listed samples are compared one by one, so a line that was lost, duplicated,
+// reordered or altered is found and named. These rules are checked:
 //
 //   steps      0, 1, 2, ... each once; generations never decrease, except to
 //              1 when a resumed run begins
@@ -24,6 +25,9 @@
 //
 // This finds lines that were lost, duplicated, reordered or altered, except a
 // sample that was replaced by one that its neighbours' draws also allow.
+//
+// Positions are expanded to samples where the order is known. With --rect or
+// --image-weights only the positions themselves are checked.
 #pragma once
 
 #include <cstdint>
@@ -47,6 +51,7 @@ struct LedgerReport {
   int64_t used_in_open_epoch = 0;  // samples of the unfinished epoch
   uint64_t generations = 0;        // the newest generation
   bool by_weight = false;          // samples may repeat
+  bool names_samples = true;  // false: some lines have only unknown positions
   // The last line is incomplete: the run was killed while it wrote this line,
   // or is still writing it.
   bool torn_last_line = false;

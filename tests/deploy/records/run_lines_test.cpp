@@ -77,6 +77,20 @@ TEST(StepLine, HasItsNumbersAndTheMemoryOfItsRanks) {
   EXPECT_FALSE(step_line(line, Samples::kLeftOut)->has_samples);
 }
 
+TEST(StepLine, OfALargeBatchHasPositions) {
+  const std::string line =
+      R"({"step":7,"samples":{"seed":18446744073709551615,"epoch":2,"begin":512,)"
+      R"("end":1024},"epoch_samples":4800,"images_per_second":90})";
+  const auto step = step_line(line, Samples::kRead);
+  EXPECT_TRUE(step->has_samples);
+  EXPECT_EQ(step->range, (SampleRange{~uint64_t{0}, 2, 512, 1024}));
+  EXPECT_EQ(step_line(line, Samples::kLeftOut)->images_per_second, 90);
+  EXPECT_EQ(without_samples(line), line);
+  EXPECT_FALSE(
+      step_line(R"({"step":1,"samples":{"seed":1,"begin":2}})", Samples::kRead)
+          ->has_samples);
+}
+
 TEST(StepLine, OtherLinesAreNone) {
   for (const char* line :
        {"", "{", "[1]", "{\"epoch\":1}", "{\"step\":1e300}", "no JSON"}) {

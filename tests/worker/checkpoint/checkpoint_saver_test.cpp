@@ -325,7 +325,7 @@ TEST_F(CheckpointSavers, AnyLayoutWritesTheSameBytes) {
       std::unique_ptr<PeerReplicas> buddies;
       if (!state.is_whole()) {
         buddies = std::make_unique<PeerReplicas>(world, 1);
-        buddies->after_commit(state, "");
+        buddies->after_commit(state);
       }
       EXPECT_EQ(saver.begin(buddies ? buddies->newest() : at::Tensor()),
                 Answer::kBegun);

@@ -1,5 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+#include <set>
+
 #include "parallel/base/check.h"
 #include "tests/support/descriptor_limit.h"
 #include "tests/support/refusal.h"
@@ -39,6 +42,98 @@ TEST(StepLog, ALinkIsRefusedAndItsTargetKept) {
   std::filesystem::create_symlink("none", file);
   EXPECT_THROW(StepLog(file, 0), Error);
   EXPECT_FALSE(std::filesystem::exists(folder.path() / "none"));
+}
+
+StepRecord record_of(int64_t step, int64_t batch, int64_t ranks) {
+  StepRecord record;
+  record.step = step;
+  record.epoch = 999;
+  record.generation = 12;
+  record.seconds = record.images_per_second = 0.1 + 0.2;
+  record.positions = {118'287 - batch, 118'287};
+  record.order = sampling::Permutation(~uint64_t{0}, 999, 118'287);
+  record.seed = ~uint64_t{0};
+  record.lists_samples = batch <= kMostListedSamples;
+  record.epoch_samples = 118'287;
+  step::StepResult& result = record.result;
+  result.loss = result.box = result.obj = result.cls = -1.1 / 3e100;
+  result.gradient_norm = *(result.loss_scale = 1.0 / 3);
+  result.settings.lr = {1.1 / 3, 2.2 / 3, 4.4 / 3};
+  result.lowered_scale = true;
+  const std::vector<int64_t> bytes(static_cast<size_t>(ranks),
+                                   int64_t{1} << 43);
+  result.measured_peak_bytes = result.predicted_peak_bytes = result.live_bytes =
+      bytes;
+  return record;
+}
+
+TEST(StepLine, OfALargeBatchHasAtMost2KB) {
+  const nlohmann::json large =
+      nlohmann::json::parse(to_json_line(record_of(1'000'000, 32'768, 4096)));
+  EXPECT_LE(large.dump().size(), 2000u);
+  EXPECT_EQ(large.at("samples"), nlohmann::json({{"seed", ~uint64_t{0}},
+                                                 {"epoch", 999},
+                                                 {"begin", 118'287 - 32'768},
+                                                 {"end", 118'287}}));
+  const StepRecord small = record_of(0, 256, 8);
+  const nlohmann::json line = nlohmann::json::parse(to_json_line(small));
+  EXPECT_EQ(line.at("samples").get<std::vector<int64_t>>(),
+            sampling::samples_at(small.order, small.positions));
+  EXPECT_EQ(line.at("memory").size(), 8u);
+  EXPECT_FALSE(line.contains("ranks"));
+}
+
+TEST(StepLine, OfManyRanksEachComesAgain) {
+  std::multiset<int> ranks;
+  for (int64_t step = 100; step < 105; ++step) {
+    const auto line =
+        nlohmann::json::parse(to_json_line(record_of(step, 1, 20)));
+    EXPECT_EQ(line.at("ranks"), 20);
+    for (const auto& rank : line.at("memory")) {
+      ranks.insert(rank.at("rank").get<int>());
+    }
+  }
+  EXPECT_EQ(ranks.size(), 40u);
+  for (int rank = 0; rank < 20; ++rank) EXPECT_EQ(ranks.count(rank), 2u);
+}
+
+TEST(StepLog, LinesAreInOrderAndAllThereAfterItsEnd) {
+  const testing::TemporaryFolder folder;
+  const std::filesystem::path file = folder.path() / "steps.jsonl";
+  std::string expected;
+  {
+    StepLog log(file, 0);
+    for (int64_t step = 0; step < 200; ++step) {
+      log.write(record_of(step, 16, 2));
+      expected += to_json_line(record_of(step, 16, 2)) + "\n";
+      if (step != 99) continue;
+      EXPECT_TRUE(log.settle());
+      EXPECT_EQ(folder.read("steps.jsonl"), expected);
+    }
+  }
+  EXPECT_EQ(folder.read("steps.jsonl"), expected);
+}
+
+TEST(StepLog, LinesThatCannotBeWrittenWait) {
+  const testing::TemporaryFolder folder;
+  const std::filesystem::path file = folder.path() / "a" / "steps.jsonl";
+  std::filesystem::create_directory(file.parent_path());
+  StepLog log(file, 0);
+  log.write(record_of(0, 16, 1));
+  EXPECT_TRUE(log.settle());
+  std::filesystem::rename(file.parent_path(), folder.path() / "b");
+  log.write(record_of(1, 16, 1));
+  log.write(record_of(2, 16, 1));
+  EXPECT_FALSE(log.settle());
+  EXPECT_FALSE(log.write_waiting());
+  std::filesystem::rename(folder.path() / "b", file.parent_path());
+  log.write(record_of(3, 16, 1));
+  EXPECT_TRUE(log.settle());
+  std::string expected;
+  for (int64_t step = 0; step < 4; ++step) {
+    expected += to_json_line(record_of(step, 16, 1)) + "\n";
+  }
+  EXPECT_EQ(folder.read("a/steps.jsonl"), expected);
 }
 
 TEST(Results, ALinkIsRefusedAndItsTargetKept) {

@@ -11,12 +11,9 @@
 
 #include "parallel/base/check.h"
 #include "parallel/plan/batch_split.h"
+#include "worker/data/sampling/sampler.h"
 #include "worker/loss/packed_targets.h"
 #include "worker/loss/target_assignment.h"
-
-namespace headroom::sampling {
-class WeightedSampler;
-}
 
 namespace headroom::loader {
 
@@ -57,8 +54,10 @@ struct Batch {
   // `image` counts from the first local sample.
   std::vector<loss::LabelRow> labels;
   std::vector<int64_t> samples;  // n indices into the data set
-  // Training: the samples of the whole global batch, in order, for the ledger.
-  std::vector<int64_t> global_samples;
+  // The positions of the whole global batch in the epoch's order, for the
+  // ledger.
+  plan::SampleRange positions;
+  sampling::EpochOrder order;
   // The letterbox of each sample, to map boxes back to the source (validation).
   struct Geometry {
     int64_t height = 0, width = 0;  // size of the upright source image

@@ -191,8 +191,8 @@ class Loader::Implementation {
 
   // Returns a batch with unclaimed samples. If there is no such batch and the
   // queue has room, opens a new batch. Returns nullptr if there is nothing to
-  // do now. Call with the lock held.
-  PendingBatch* find_work() {
+  // do now. Call with the lock held, which is released while a batch is opened.
+  PendingBatch* find_work(std::unique_lock<std::mutex>& lock) {
     for (const auto& pending : pending_) {
       if (pending->next_sample < pending->size()) return pending.get();
     }
@@ -200,39 +200,61 @@ class Loader::Implementation {
         next_index_ >= last_index() || !plan_.is_known(next_index_)) {
       return nullptr;
     }
-    auto pending = std::make_unique<PendingBatch>();
-    pending->plan = plan_.batch(next_index_);
-    const BatchPlan& plan = pending->plan;
-    pending->batch.step = plan.step;
-    pending->batch.epoch = plan.epoch;
-    pending->batch.global_size = plan.global_size;
-    pending->batch.local_begin = plan.part.local.begin;
-    pending->batch.micro_batches = plan.part.micro_batches;
-    pending->batch.samples = plan.samples;
-    pending->batch.global_samples = plan.global_samples;
-    pending->batch.image_height = plan.input.height;
-    pending->batch.image_width = plan.input.width;
+    // The batch takes its place in the queue before it has samples.
+    PendingBatch& pending =
+        *pending_.emplace_back(std::make_unique<PendingBatch>());
+    BatchPlan plan = plan_.undrawn_batch(next_index_++);
+    std::vector<BatchPlan> wanted = plans_to_read_ahead();
+    lock.unlock();
+    plan.draw_samples();
+    Batch batch = batch_of(plan);
+    want_files(wanted);
+    lock.lock();
+    pending.batch = std::move(batch);
+    pending.made.resize(plan.samples.size());
+    pending.unfinished = std::ssize(plan.samples);
+    pending.plan = std::move(plan);
+    work_available_.notify_all();
+    return &pending;
+  }
+
+  // A batch with room for its images.
+  Batch batch_of(const BatchPlan& plan) const {
+    Batch batch;
+    batch.step = plan.step;
+    batch.epoch = plan.epoch;
+    batch.global_size = plan.global_size;
+    batch.local_begin = plan.part.local.begin;
+    batch.micro_batches = plan.part.micro_batches;
+    batch.samples = plan.samples;
+    batch.order = plan.order;
+    batch.positions = plan.positions;
+    batch.image_height = plan.input.height;
+    batch.image_width = plan.input.width;
     // With multi-scale, images are resized, so they are held whole.
     const int64_t rows =
         options_.multi_scale ? plan.input.height : plan.rows.size();
-    make_room(pending->batch, {pending->size(), rows, plan.input.width,
-                               int64_t{options_.bands}});
-    pending->made.resize(plan.samples.size());
-    pending->unfinished = pending->size();
-    pending_.push_back(std::move(pending));
-    ++next_index_;
-    want_files();
-    return pending_.back().get();
+    make_room(batch, {std::ssize(plan.samples), rows, plan.input.width,
+                      int64_t{options_.bands}});
+    return batch;
   }
 
-  // Requests read-ahead for the files of the batches that will be opened next.
-  // Call with the lock held.
-  void want_files() {
+  // The batches that will be opened next and whose files are not requested yet,
+  // without their samples. Call with the lock held.
+  std::vector<BatchPlan> plans_to_read_ahead() {
+    std::vector<BatchPlan> plans;
     const int64_t end =
         std::min(next_index_ + budget_.queue_depth, last_index());
     next_wanted_ = std::max(next_wanted_, next_index_ - 1);
     for (; next_wanted_ < end && plan_.is_known(next_wanted_); ++next_wanted_) {
-      const BatchPlan plan = plan_.batch(next_wanted_);
+      plans.push_back(plan_.undrawn_batch(next_wanted_));
+    }
+    return plans;
+  }
+
+  void want_files(std::vector<BatchPlan>& plans) {
+    for (BatchPlan& plan : plans) {
+      plan.draw_samples();
       if (mode_in(options_, plan.epoch) != LoaderMode::kTrainMosaic) {
         read_ahead_.want(plan.samples);
         continue;
@@ -266,7 +288,7 @@ class Loader::Implementation {
     std::unique_lock lock(mutex_);
     try {
       while (!stopping_ && !failure_) {
-        PendingBatch* pending = find_work();
+        PendingBatch* pending = find_work(lock);
         if (pending == nullptr) {
           work_available_.wait(lock);
           continue;

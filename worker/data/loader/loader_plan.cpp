@@ -105,7 +105,8 @@ LoaderPlan::LoaderPlan(LoaderOptions options) : options_(std::move(options)) {
   rect.width = options_.image_width;
   rect.stride = options_.stride;
   rect.pad = is_validation() ? 0.5 : 0;
-  rect_ = make_rect_batches(options_.dataset->image_sizes(), rect);
+  rect_ = std::make_shared<RectBatches>(
+      make_rect_batches(options_.dataset->image_sizes(), rect));
 }
 
 int64_t LoaderPlan::num_batches() const {
@@ -139,7 +140,7 @@ void LoaderPlan::draw_from(
   options_.weighted_epochs = epochs;
 }
 
-BatchPlan LoaderPlan::batch(int64_t index) const {
+BatchPlan LoaderPlan::undrawn_batch(int64_t index) const {
   HEADROOM_CHECK(is_known(index), "a batch of an epoch to come");
   const int64_t size = options_.dataset->size();
   BatchPlan plan;
@@ -147,25 +148,32 @@ BatchPlan LoaderPlan::batch(int64_t index) const {
   const sampling::EpochStep at =
       sampling::epoch_step(plan.step, size, options_.global_batch_size);
   plan.epoch = at.epoch;
+  plan.positions = at.positions;
   plan.global_size = at.positions.size();
   if (options_.mode == LoaderMode::kTrainMosaic) {
     plan.weights = options_.weights;
-    plan.global_samples =
-        plan.weights == nullptr
-            ? sampling::shuffled_samples(options_.seed, at, size)
-            : sampling::weighted_samples(*plan.weights, at);
+    if (plan.weights == nullptr) {
+      plan.order = sampling::Permutation(options_.seed, at.epoch, size);
+    } else {
+      plan.order = [weights = plan.weights, epoch = at.epoch](int64_t place) {
+        return weights->sample(epoch, place);
+      };
+    }
     plan.height = options_.image_height;
     plan.width = options_.image_width;
   } else {
-    plan.global_samples = sampling::ordered_samples(at, rect_.order);
-    plan.height = rect_.shapes[at.step].height;
-    plan.width = rect_.shapes[at.step].width;
+    plan.order = [rect = rect_](int64_t place) {
+      return rect->order[static_cast<size_t>(place)];
+    };
+    plan.height = rect_->shapes[at.step].height;
+    plan.width = rect_->shapes[at.step].width;
   }
   plan.input = options_.multi_scale
                    ? draw_input(plan.step)
                    : configs::InputSize{plan.height, plan.width};
   plan.rows = options_.rows_of(plan.height);
   const plan::SampleRange all{0, plan.global_size};
+  plan.first_place = at.positions.begin;
   if (is_validation()) {
     plan.part = {all, {}};
     for (int64_t begin = 0; begin < plan.global_size;
@@ -174,17 +182,13 @@ BatchPlan LoaderPlan::batch(int64_t index) const {
           {begin,
            std::min(plan.global_size, begin + options_.micro_batch_size)});
     }
-    plan.samples = std::move(plan.global_samples);
-    plan.global_samples.clear();
     return plan;
   }
   plan.part = plan::part_of(
       options_.cut(), plan.global_size,
       options_.smallest_map_elements(plan.input.height, plan.input.width),
       options_.data_parallel_rank);
-  plan.first_place = at.positions.begin + plan.part.local.begin;
-  plan.samples.assign(plan.global_samples.begin() + plan.part.local.begin,
-                      plan.global_samples.begin() + plan.part.local.end);
+  plan.first_place += plan.part.local.begin;
   return plan;
 }
 
@@ -203,7 +207,7 @@ int64_t LoaderPlan::own_rows() const {
 
 int64_t LoaderPlan::largest_pixels() const {
   int64_t pixels = options_.image_height * options_.image_width;
-  for (const RectBatches::Shape& shape : rect_.shapes) {
+  for (const RectBatches::Shape& shape : rect_->shapes) {
     pixels = std::max(pixels, shape.height * shape.width);
   }
   return pixels;

@@ -1,7 +1,8 @@
 // LoaderPlan: decides which samples this rank's n-th batch contains, and its
 // shape. With LoaderOptions::multi_scale the shape is drawn from (seed, step).
 //
-// Immutable except for draw_from(). The loader's threads share it under a lock.
+// Immutable except for draw_from(). The loader's threads share it under a lock,
+// which they do not hold while they draw the samples of a batch.
 #pragma once
 
 #include <cstdint>
@@ -51,17 +52,24 @@ struct BatchPlan {
             first_place + index};
   }
 
+  // Draws this rank's samples. Needs no lock.
+  void draw_samples() {
+    samples = sampling::samples_at(
+        order, {first_place, first_place + part.local.size()});
+  }
+
   int64_t step = 0, epoch = 0;
   int64_t global_size = 0;
-  plan::BatchPart part;          // this rank's ranges of the global batch
+  plan::BatchPart part;  // this rank's ranges of the global batch
+  sampling::EpochOrder order;
+  plan::SampleRange positions;   // the global batch's, in `order`
   std::vector<int64_t> samples;  // samples of this rank
   int64_t first_place = 0;       // place of samples[0] in the epoch
   // nullptr if each sample is used once.
   std::shared_ptr<const sampling::WeightedSampler> weights;
-  std::vector<int64_t> global_samples;  // training: samples of all ranks
-  int64_t height = 0, width = 0;        // size of whole images before resizing
-  configs::InputSize input;             // size of whole images as network input
-  plan::SampleRange rows;               // this rank's rows of the images
+  int64_t height = 0, width = 0;  // size of whole images before resizing
+  configs::InputSize input;       // size of whole images as network input
+  plan::SampleRange rows;         // this rank's rows of the images
 };
 
 class LoaderPlan {
@@ -72,9 +80,16 @@ class LoaderPlan {
   // The number of this rank's batches in one pass.
   int64_t batches_per_epoch() const;
 
-  // The `index`-th batch that this loader yields. REQUIRES: index <
-  // batches_per_epoch() in validation.
-  BatchPlan batch(int64_t index) const;
+  // The `index`-th batch that this loader yields, without its samples. O(1).
+  // REQUIRES: index < batches_per_epoch() in validation.
+  BatchPlan undrawn_batch(int64_t index) const;
+
+  // The same batch with its samples.
+  BatchPlan batch(int64_t index) const {
+    BatchPlan plan = undrawn_batch(index);
+    plan.draw_samples();
+    return plan;
+  }
 
   // Whether the samples of the `index`-th batch can be computed: the weights
   // for its epoch must be set.
@@ -100,7 +115,8 @@ class LoaderPlan {
   int64_t largest_source_pixels() const;  // pixels held while making a sample
 
   LoaderOptions options_;
-  RectBatches rect_;  // empty in mosaic mode
+  // Empty in mosaic mode. Orders of batches refer to it.
+  std::shared_ptr<const RectBatches> rect_ = std::make_shared<RectBatches>();
 };
 
 }  // namespace headroom::loader

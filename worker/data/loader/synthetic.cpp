@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 
 #include "parallel/plan/batch_split.h"
 #include "worker/data/sampling/random.h"
@@ -43,9 +44,8 @@ SyntheticInput::SyntheticInput(const LoaderOptions& options) {
   batch_.step = options.first_step;
   batch_.global_size = options.global_batch_size;
   batch_.local_begin = local.begin;
-  for (int64_t sample = 0; sample < options.global_batch_size; ++sample) {
-    batch_.global_samples.push_back(sample);
-  }
+  batch_.positions = {0, options.global_batch_size};
+  batch_.order = std::identity();
   batch_.micro_batches = part.micro_batches;
   batch_.image_height = height;
   batch_.image_width = options.image_width;

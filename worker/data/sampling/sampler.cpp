@@ -110,29 +110,19 @@ EpochStep epoch_step(int64_t step, int64_t num_samples,
   return result;
 }
 
-std::vector<int64_t> shuffled_samples(uint64_t seed, const EpochStep& step,
-                                      int64_t num_samples) {
-  const Permutation order(seed, step.epoch, num_samples);
+std::vector<int64_t> samples_at(const EpochOrder& order,
+                                const plan::SampleRange& positions) {
   std::vector<int64_t> samples;
-  for (int64_t i = step.positions.begin; i < step.positions.end; ++i) {
+  samples.reserve(static_cast<size_t>(positions.size()));
+  for (int64_t i = positions.begin; i < positions.end; ++i) {
     samples.push_back(order(i));
   }
   return samples;
 }
 
-std::vector<int64_t> weighted_samples(const WeightedSampler& weights,
-                                      const EpochStep& step) {
-  std::vector<int64_t> samples;
-  for (int64_t i = step.positions.begin; i < step.positions.end; ++i) {
-    samples.push_back(weights.sample(step.epoch, i));
-  }
-  return samples;
-}
-
-std::vector<int64_t> ordered_samples(const EpochStep& step,
-                                     const std::vector<int64_t>& order) {
-  return {order.begin() + step.positions.begin,
-          order.begin() + step.positions.end};
+std::vector<int64_t> shuffled_samples(uint64_t seed, const EpochStep& step,
+                                      int64_t num_samples) {
+  return samples_at(Permutation(seed, step.epoch, num_samples), step.positions);
 }
 
 }  // namespace headroom::sampling

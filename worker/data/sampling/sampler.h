@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "parallel/plan/batch_split.h"
@@ -88,17 +89,16 @@ struct EpochStep {
 EpochStep epoch_step(int64_t step, int64_t num_samples,
                      int64_t global_batch_size);
 
-// The samples at a step's positions: indices into the data set, in the order of
-// the epoch's permutation.
+// The order of an epoch's samples: the sample at each position, as an index
+// into the data set. A Permutation is one. A rank evaluates only the positions
+// that it needs, so its work does not grow with the batch of all ranks.
+using EpochOrder = std::function<int64_t(int64_t position)>;
+
+std::vector<int64_t> samples_at(const EpochOrder& order,
+                                const plan::SampleRange& positions);
+
+// The samples at a step's positions in the order of the epoch's permutation.
 std::vector<int64_t> shuffled_samples(uint64_t seed, const EpochStep& step,
                                       int64_t num_samples);
-
-// A step's samples drawn by weight; a sample may occur several times.
-std::vector<int64_t> weighted_samples(const WeightedSampler& weights,
-                                      const EpochStep& step);
-
-// A step's samples in a fixed order that is the same in every epoch.
-std::vector<int64_t> ordered_samples(const EpochStep& step,
-                                     const std::vector<int64_t>& order);
 
 }  // namespace headroom::sampling

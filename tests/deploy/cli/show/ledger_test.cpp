@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "tests/support/temporary_folder.h"
@@ -70,7 +71,9 @@ std::vector<Json> drawn_steps(int64_t count) {
   for (int64_t step = 0; step < count; ++step) {
     const sampling::EpochStep at =
         sampling::epoch_step(step, kSamples, kRules.global_batch_size);
-    lines[step]["samples"] = sampling::weighted_samples(tables[at.epoch], at);
+    lines[step]["samples"] = sampling::samples_at(
+        [&](int64_t place) { return tables[at.epoch].sample(at.epoch, place); },
+        at.positions);
   }
   return lines;
 }
@@ -124,6 +127,70 @@ TEST(Ledger, ByWeightALostOrDoubledLineIsNamed) {
   lines = drawn_steps(1);
   lines[0]["samples"].push_back(5);
   EXPECT_FALSE(checked(text_of(lines), kByWeight).exact());
+}
+
+// The records of a run of large batches.
+std::vector<Json> ranges(int64_t count) {
+  std::vector<Json> lines = steps(count);
+  for (int64_t step = 0; step < count; ++step) {
+    const sampling::EpochStep at =
+        sampling::epoch_step(step, kSamples, kRules.global_batch_size);
+    lines[step]["samples"] = {{"seed", kRules.seed},
+                              {"epoch", at.epoch},
+                              {"begin", at.positions.begin},
+                              {"end", at.positions.end}};
+  }
+  return lines;
+}
+
+constexpr LedgerRules kUnknownOrder{
+    .seed = kRules.seed, .global_batch_size = 4, .order_is_known = false};
+
+TEST(Ledger, PositionsAreAsGoodAsLists) {
+  for (const LedgerRules& rules : {kRules, kUnknownOrder, kByWeight}) {
+    // An older program wrote the first lines.
+    std::vector<Json> lines = ranges(8);
+    const std::vector<Json> older = rules.by_weight ? drawn_steps(8) : steps(8);
+    std::copy_n(older.begin(), 2, lines.begin());
+    const LedgerReport report = checked(text_of(lines), rules);
+    EXPECT_TRUE(report.exact()) << ledger_text(report);
+    EXPECT_EQ(report.complete_epochs, 2);
+    EXPECT_EQ(report.used_in_open_epoch, 8);
+    const bool is_known = rules.order_is_known && !rules.by_weight;
+    EXPECT_EQ(report.names_samples, is_known);
+    EXPECT_THAT(ledger_text(report),
+                HasSubstr(is_known ? "every sample of each complete epoch once"
+                                   : "every position of each complete epoch"));
+  }
+}
+
+TEST(Ledger, ALostLineWithPositionsIsNamed) {
+  std::vector<Json> lines = ranges(7);
+  lines.erase(lines.begin() + 1);
+  const LedgerReport known = checked(text_of(lines));
+  ASSERT_EQ(known.num_problems, 2) << ledger_text(known);
+  EXPECT_EQ(known.problems[0], "line 2: step 2 follows step 0: 1 step missing");
+  EXPECT_EQ(known.problems[1], checked(text_of([] {
+                                 std::vector<Json> listed = steps(7);
+                                 listed.erase(listed.begin() + 1);
+                                 return listed;
+                               }()))
+                                   .problems[1]);
+  EXPECT_THAT(checked(text_of(lines), kUnknownOrder).problems,
+              ElementsAre("line 2: step 2 follows step 0: 1 step missing",
+                          "line 2: epoch 0 ends with 6 samples, not 10"));
+}
+
+TEST(Ledger, OtherPositionsAreNamed) {
+  for (const auto& [key, value] : std::map<std::string, int64_t>{
+           {"seed", 8}, {"epoch", 1}, {"begin", 3}, {"end", 1'000'000'000}}) {
+    std::vector<Json> lines = ranges(2);
+    lines[1]["samples"][key] = value;
+    const LedgerReport report = checked(text_of(lines));
+    ASSERT_EQ(report.num_problems, 1) << key;
+    EXPECT_THAT(report.problems[0],
+                HasSubstr(", not positions 4 to 8 of epoch 0 with seed 7"));
+  }
 }
 
 TEST(Ledger, AnEpochThatHasEndedIsComplete) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <random>
 
 #include "parallel/base/check.h"
 #include "tests/worker/data/data_files.h"
@@ -69,6 +70,66 @@ TEST_F(Plan, RectTrainingSharesABatchsShape) {
     }
     EXPECT_EQ(samples, whole.samples);
     EXPECT_EQ(whole.height % 32, 0);
+  }
+}
+
+// The samples of a whole batch, as every rank once computed them.
+std::vector<int64_t> samples_of_all_ranks(const LoaderOptions& options,
+                                          int64_t step) {
+  const int64_t n = options.dataset->size();
+  const sampling::EpochStep at =
+      sampling::epoch_step(step, n, options.global_batch_size);
+  const sampling::Permutation shuffled(options.seed, at.epoch, n);
+  RectOptions rect;
+  rect.batch_size = options.global_batch_size;
+  rect.height = options.image_height;
+  rect.width = options.image_width;
+  const RectBatches batches =
+      make_rect_batches(options.dataset->image_sizes(), rect);
+  std::vector<int64_t> samples;
+  for (int64_t i = at.positions.begin; i < at.positions.end; ++i) {
+    samples.push_back(options.mode == LoaderMode::kTrainRect ? batches.order[i]
+                      : options.weights ? options.weights->sample(at.epoch, i)
+                                        : shuffled(i));
+  }
+  return samples;
+}
+
+TEST_F(Plan, TheRanksSamplesTogetherAreThoseOfTheWholeBatch) {
+  std::mt19937 draws(20);
+  const auto below = [&](int n) { return static_cast<int64_t>(draws() % n); };
+  for (int round = 0; round < 300; ++round) {
+    LoaderOptions one = options(below(3) == 0 ? LoaderMode::kTrainRect
+                                              : LoaderMode::kTrainMosaic);
+    one.seed = draws();
+    one.global_batch_size = 1 + below(30);
+    one.first_step = below(50);  // also in the middle of an epoch
+    one.data_parallel_size = static_cast<int>(1 + below(9));
+    one.batch_norm_rule = {.size = 1 + below(8), .even = below(2) == 0};
+    one.micro_batch_size =
+        below(2) == 0 ? one.global_batch_size : 8 * (1 + below(3));
+    if (plan::groups_error(one.cut())) continue;
+    if (one.mode == LoaderMode::kTrainMosaic && below(2) == 0) {
+      std::vector<double> weights(23);
+      for (double& weight : weights) weight = static_cast<double>(below(4));
+      weights[5] = 1;
+      one.weights =
+          std::make_shared<sampling::WeightedSampler>(one.seed, weights);
+    }
+    const int64_t index = below(20);
+    const std::vector<int64_t> whole =
+        samples_of_all_ranks(one, one.first_step + index);
+    std::vector<int64_t> together;
+    for (int rank = 0; rank < one.data_parallel_size; ++rank) {
+      one.data_parallel_rank = rank;
+      const BatchPlan batch = LoaderPlan(one).batch(index);
+      EXPECT_EQ(batch.first_place - batch.positions.begin,
+                std::ssize(together));
+      together.insert(together.end(), batch.samples.begin(),
+                      batch.samples.end());
+      EXPECT_EQ(sampling::samples_at(batch.order, batch.positions), whole);
+    }
+    EXPECT_EQ(together, whole) << "round " << round;
   }
 }
 

@@ -336,7 +336,8 @@ TEST_F(LoaderTest, RanksTogetherMakeTheGlobalBatch) {
           const Batch& part = parts[rank][step];
           EXPECT_EQ(part.local_begin, static_cast<int64_t>(samples.size()));
           EXPECT_EQ(part.global_size, whole[step].global_size);
-          EXPECT_EQ(part.global_samples, whole[step].samples);
+          EXPECT_EQ(sampling::samples_at(part.order, part.positions),
+                    whole[step].samples);
           images.push_back(part.images);
           samples.insert(samples.end(), part.samples.begin(),
                          part.samples.end());

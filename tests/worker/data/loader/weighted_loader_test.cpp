@@ -49,7 +49,8 @@ TEST_F(WeightedLoader, OfDrawnSamplesRanksThreadsAndMemoryChangeNothing) {
   second.micro_batch_size = 2;
   const std::vector<Batch> part = take(second, 6);
   for (size_t i = 0; i < part.size(); ++i) {
-    EXPECT_EQ(part[i].global_samples, reference[i].global_samples);
+    EXPECT_EQ(sampling::samples_at(part[i].order, part[i].positions),
+              reference[i].samples);
     const int64_t begin = part[i].local_begin;
     ASSERT_EQ(part[i].images.size(0), part[i].global_size - begin);
     EXPECT_TRUE(part[i].images.equal(
@@ -58,7 +59,8 @@ TEST_F(WeightedLoader, OfDrawnSamplesRanksThreadsAndMemoryChangeNothing) {
   // An image that is drawn again in an epoch is augmented differently.
   int64_t seen = 0;
   for (const Batch& batch : reference) {
-    EXPECT_EQ(batch.samples, batch.global_samples);
+    EXPECT_EQ(batch.samples,
+              sampling::samples_at(batch.order, batch.positions));
     for (size_t a = 0; a < batch.samples.size(); ++a) {
       const int64_t sample = batch.samples[a];
       EXPECT_TRUE(sample == 3 || sample == 8 || sample == 20) << sample;

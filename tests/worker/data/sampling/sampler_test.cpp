@@ -58,12 +58,24 @@ TEST(Sampler, TheLastBatchIsShort) {
   EXPECT_EQ(epoch_step(13, 205, 16).positions, (plan::SampleRange{0, 16}));
 }
 
-TEST(Sampler, OrderedSamplesKeepTheirOrder) {
-  const std::vector<int64_t> order{4, 2, 0, 1, 3};
-  EXPECT_EQ(ordered_samples(epoch_step(0, 5, 3), order),
-            (std::vector<int64_t>{4, 2, 0}));
-  EXPECT_EQ(ordered_samples(epoch_step(1, 5, 3), order),
-            (std::vector<int64_t>{1, 3}));
+// A run that resumes with a newer program continues the same sequence. The
+// Python package computes the same numbers
+// (tests/deploy/python_client_test.py).
+TEST(Sampler, TheOrderOfAnEpochStays) {
+  EXPECT_EQ(shuffled_samples(7, {3, 0, {0, 10}}, 10),
+            (std::vector<int64_t>{4, 1, 8, 3, 5, 6, 7, 0, 9, 2}));
+  EXPECT_EQ(
+      shuffled_samples((uint64_t{1} << 40) + 5, {2, 0, {118280, 118287}},
+                       118287),
+      (std::vector<int64_t>{83394, 52272, 111965, 84882, 58580, 26970, 68331}));
+}
+
+TEST(Sampler, SamplesAreThoseAtThePositions) {
+  const EpochOrder squares = [](int64_t position) {
+    return position * position;
+  };
+  EXPECT_EQ(samples_at(squares, {2, 5}), (std::vector<int64_t>{4, 9, 16}));
+  EXPECT_TRUE(samples_at(squares, {3, 3}).empty());
 }
 
 }  // namespace

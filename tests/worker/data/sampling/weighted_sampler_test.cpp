@@ -73,18 +73,5 @@ TEST(WeightedSampler, ZeroWeightIsNeverDrawn) {
   }
 }
 
-TEST(WeightedSampler, AStepsSamplesAreThoseOfItsPositions) {
-  const WeightedSampler sampler(9, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10});
-  std::vector<int64_t> samples;
-  for (int64_t step = 6; step < 9; ++step) {  // the third epoch
-    const auto part = weighted_samples(sampler, epoch_step(step, 10, 4));
-    samples.insert(samples.end(), part.begin(), part.end());
-  }
-  ASSERT_EQ(samples.size(), 10u);
-  for (int64_t i = 0; i < 10; ++i) {
-    EXPECT_EQ(samples[static_cast<size_t>(i)], sampler.sample(2, i));
-  }
-}
-
 }  // namespace
 }  // namespace headroom::sampling
