@@ -19,9 +19,11 @@ namespace headroom::coordinator {
 
 class CuttableWire {
  public:
-  // Relays to the loopback address HOST:PORT.
-  explicit CuttableWire(const std::string& target)
-      : target_port_(port_of(target)) {
+  // Relays to the loopback address HOST:PORT. Each piece has at most `piece`
+  // bytes and takes `pause`, as on a slow link.
+  explicit CuttableWire(const std::string& target, size_t piece = kMostPiece,
+                        std::chrono::milliseconds pause = {})
+      : target_port_(port_of(target)), piece_(piece), pause_(pause) {
     mend();
   }
   CuttableWire(const CuttableWire&) = delete;
@@ -57,6 +59,8 @@ class CuttableWire {
   }
 
  private:
+  static constexpr size_t kMostPiece = 16384;
+
   struct Pair {
     int from;
     int to;
@@ -86,7 +90,7 @@ class CuttableWire {
   }
 
   void relay() {
-    char bytes[16384];
+    char bytes[kMostPiece];
     while (!cut_) {
       if (silent_) {
         std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -98,8 +102,9 @@ class CuttableWire {
       for (size_t i = 1; i < ready.size(); ++i) {
         if (ready[i].revents == 0) continue;
         Pair& pair = pairs_[i - 1];
-        const ssize_t count = recv(pair.from, bytes, sizeof(bytes), 0);
+        const ssize_t count = recv(pair.from, bytes, piece_, 0);
         if (count > 0) {
+          std::this_thread::sleep_for(pause_);
           (void)!send(pair.to, bytes, static_cast<size_t>(count), MSG_NOSIGNAL);
         } else {
           shutdown(pair.to, SHUT_RDWR);
@@ -116,6 +121,8 @@ class CuttableWire {
   }
 
   const uint16_t target_port_;
+  const size_t piece_;
+  const std::chrono::milliseconds pause_;
   uint16_t port_ = 0;
   int listener_ = -1;
   std::atomic<bool> cut_ = false;

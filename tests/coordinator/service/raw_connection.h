@@ -3,9 +3,11 @@
 
 #include <arpa/inet.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <string>
 
 namespace headroom::coordinator {
@@ -37,6 +39,15 @@ class RawConnection {
     // The server may close at any byte, so a failed send is no test failure.
     (void)!send(handle_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
   }
+  // From now on sending and receiving give up after this time.
+  void limit_waits(std::chrono::milliseconds most) const {
+    const timeval time{.tv_sec = most.count() / 1000,
+                       .tv_usec = most.count() % 1000 * 1000};
+    for (const int way : {SO_SNDTIMEO, SO_RCVTIMEO}) {
+      setsockopt(handle_, SOL_SOCKET, way, &time, sizeof(time));
+    }
+  }
+  int handle() const { return handle_; }
   // Tells the server that no more bytes follow; receiving still works.
   void end_sending() const { shutdown(handle_, SHUT_WR); }
   // Reads until the peer closes the connection.
