@@ -156,10 +156,12 @@ std::vector<Option> options_of_processes() {
              "The forecast spreads processes over this many machines."),
       option("--prices FILE", {"plan"},
              "Rank the machines of a price list that the run fits into by the "
-             "price of an epoch. Lines: NAME: PRICE of an hour, or NAME: "
+             "price of an epoch; with --cluster or --gpu also say the price of "
+             "the whole run there. Lines: NAME: PRICE of an hour, or NAME: "
              "{price: P, images_per_second: N}; CSV: NAME,PRICE,N."),
       option("--images N", {"plan"},
-             "With --prices and without --data: images of an epoch."),
+             "Without --data: images of an epoch, for the time and the price "
+             "of a run."),
       option("--sweep AXIS=VALUES [AXIS=VALUES]", {"plan"},
              "The answer is a table of plans over image sizes and batches: "
              "img=416,640,1280 batch=8..64 (doubling from 8).",

@@ -244,7 +244,8 @@ namespace {
 
 // A layer's choices. While one micro-batch runs, the other micro-batches in
 // flight still hold their kept bytes.
-MixtureLayer mixture_layer(const predict::MemoryByPolicy& bytes,
+MixtureLayer mixture_layer(const configs::RunConfig& config,
+                           const predict::MemoryByPolicy& bytes,
                            int64_t num_in_flight,
                            const layers::LayerCost& layer) {
   MixtureLayer result;
@@ -254,7 +255,7 @@ MixtureLayer mixture_layer(const predict::MemoryByPolicy& bytes,
     const predict::LayerMemory& cost = bytes[static_cast<size_t>(policy)];
     MixtureLayer::Choice choice;
     choice.policy = policy;
-    choice.seconds = layer_work(layer, policy);
+    choice.seconds = planned_work(config, layer, policy);
     choice.kept_bytes = num_in_flight * cost.kept_bytes;
     choice.busy_bytes = (num_in_flight - 1) * cost.kept_bytes + cost.peak_bytes;
     result.choices.push_back(choice);
@@ -289,7 +290,7 @@ double mix_activations(const configs::RunConfig& config, PlanMemory& memory,
     request.limit_bytes = config.memory_limit;
     for (size_t layer = begin; layer < end; ++layer) {
       request.layers.push_back(mixture_layer(
-          bytes[layer - begin], part.num_in_flight, layers[layer]));
+          config, bytes[layer - begin], part.num_in_flight, layers[layer]));
     }
     request.peak_bytes = [&](const ActivationPolicies& policies) {
       set(policies);

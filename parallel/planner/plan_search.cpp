@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "parallel/base/device_list.h"
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "parallel/plan/layout.h"
@@ -333,14 +334,20 @@ struct LayoutPlan {
   bool exchanges_far = false;
   std::string statistics = "";  // the cost of batch-norm exchanges as text
 
-  // Whether no other plan can be faster or simpler.
-  bool is_plain() const {
+  // Whether no other plan can be faster or simpler, or on cards none is
+  // compared.
+  bool is_plain(bool on_cards) const {
     const plan::Plan& plan = *decision.plan;
     return plan.layout.data_parallel_size == plan.layout.world_size() &&
-           plan.zero_stage == 0 && plan.activation_policies.empty() &&
-           keeps_groups && !exchanges_far;
+           keeps_groups &&
+           (on_cards || (plan.zero_stage == 0 &&
+                         plan.activation_policies.empty() && !exchanges_far));
   }
 };
+
+std::string exchanges_text(const LayoutPlan& chosen) {
+  return chosen.exchanges_far ? "; " + chosen.statistics : "";
+}
 
 // The comparison with the other layouts, as text.
 std::string others_text(const std::vector<LayoutPlan>& plans,
@@ -390,7 +397,10 @@ std::optional<PlanDecision> fastest_layout(
     one.exchanges_far = exchanges_far(config, plan);
     one.statistics = statistics_text(step);
     one.keeps_groups = plan.batch_norm_rule() == batch_norm_rule(config);
-    if (one.is_plain()) return std::move(one.decision);
+    if (one.is_plain(computes_on_cards(config.device))) {
+      one.decision.reason += exchanges_text(one);
+      return std::move(one.decision);
+    }
     plans.push_back(std::move(one));
   }
   if (std::ranges::any_of(plans, &LayoutPlan::keeps_groups)) {
@@ -406,7 +416,7 @@ std::optional<PlanDecision> fastest_layout(
         return one.seconds <= (1 + predict::kEqualWithin) * least;
       });
   PlanDecision decision = chosen->decision;
-  if (chosen->exchanges_far) decision.reason += "; " + chosen->statistics;
+  decision.reason += exchanges_text(*chosen);
   decision.reason +=
       others_text(plans, *chosen, layouts.size(), config.memory_limit > 0);
   return decision;

@@ -5,7 +5,10 @@
 //   batch-norm groups   as without a limit; smaller groups only if no other
 //                       plan fits, with a warning: they change the mathematics
 //   layout              the fastest (plan_time); among layouts within 5 % the
-//                       simplest: data before pipeline before spatial
+//                       simplest: data before pipeline before spatial. On cards
+//                       data alone wherever a plan with it fits: pipelines and
+//                       split images exchange messages through the host, which
+//                       forecasts of time have missed by multiples
 //   ZeRO                none, then 1, 2, 3 if there is a data axis; a higher
 //                       stage also if it saves more than 5 % of the time
 //   activations         keep, then as little recompute as possible

@@ -5,6 +5,7 @@
 
 #include "configs/multi_scale.h"
 #include "parallel/base/check.h"
+#include "parallel/base/device_list.h"
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "parallel/plan/plan_parts.h"
@@ -16,13 +17,24 @@ namespace {
 // cheap.
 constexpr int kNearRanks = 8;
 
-// Measured values. Work is in the unit of configs/layers/layer_cost.h: one core
-// takes 0.13 s for yolov5n with 16 images of 160 px. The link's rate is for
-// maps of megabytes sent between processes over loopback; a transfer keeps the
-// cores of both processes busy equally long.
-constexpr predict::DeviceSpeed kProcessorCore{.work_per_second = 1.1e11,
-                                              .link_bytes_per_second = 1e9,
-                                              .link_latency_seconds = 2e-4};
+// Assumed rates of unmeasured links. NVSwitch: nccl-tests on eight H200 sum 4
+// MiB at 107 GB/s and 128 MiB at 402 GB/s; these values agree within a tenth. A
+// data sheet gives the sum of both directions, twice the rate of one.
+constexpr double kLinkShare = 0.9;
+constexpr double kSwitchLatency = 4e-6;
+constexpr predict::Link kPcie{.bytes_per_second = 12e9,
+                              .latency_seconds = 10e-6};
+constexpr double kNetworkShare = 0.85;
+
+// Measured: one core takes 0.13 s for yolov5n with 16 images of 160 px. Work is
+// in the unit of configs/layers/layer_cost.h. A transfer (kThroughHost) keeps
+// the cores of both processes busy equally long.
+constexpr double kWorkOfCore = 1.1e11;
+
+// The card that plans assume. `headroom plan` for machines that are not here
+// and a run on them must choose the same plan, so this does not depend on the
+// cards; their speeds matter to a choice only relative to each other.
+constexpr const char* kPlannedCard = "A100 80GB";
 
 // Counts the layer's sums over ranks and its exchanges of neighbouring rows.
 void count_exchanges(const layers::LayerProgram& program,
@@ -41,6 +53,51 @@ plan::ActivationPolicy policy_of(const plan::Plan& plan, size_t layer) {
                                           : plan.activation_policies[layer];
 }
 
+// Bytes read and written, forward and backward, per kept 16-bit element: a
+// block reads and writes its two kept maps about 14 times.
+constexpr double kBytesPerKeptElement = 14;
+
+bool is_short(const configs::RunConfig& config) {
+  return config.precision == configs::Precision::kBf16 ||
+         config.precision == configs::Precision::kFp16;
+}
+
+// Seconds that a card needs for one pixel of one image under the policy. The
+// multiply-adds run at the card's speed in this precision, and backward has
+// twice those of forward. The feature maps are read and written at the speed of
+// the card's memory. On an H200, float32 is 3 % slower than this, TF32 1 %. A
+// policy that saves memory lengthens the time by the same factor as on a
+// processor core.
+double seconds_on_card(const layers::LayerCost& layer,
+                       plan::ActivationPolicy policy,
+                       const configs::RunConfig& config,
+                       const CardSpeed& card) {
+  const double flops = 2 * 3 * layer.multiply_adds_per_pixel;
+  const double bytes = (is_short(config) ? 1 : 2) * kBytesPerKeptElement *
+                       layer.kept_elements_per_pixel;
+  const double kept = layer_work(layer, plan::ActivationPolicy::kKeep);
+  const double leaner = kept == 0 ? 1 : layer_work(layer, policy) / kept;
+  return leaner * (flops / (kFlopsShare * card.flops_for(config)) +
+                   bytes / (kBytesShare * card.bytes_per_second));
+}
+
+predict::DeviceSpeed planned_speed(const configs::RunConfig& config) {
+  const bool is_card = computes_on_cards(config.device);
+  std::optional<predict::Link> measured;
+  if (config.network) {
+    measured = {.bytes_per_second = config.network->slowest_bytes_per_second,
+                .latency_seconds = config.network->latency_seconds};
+  }
+  if (!is_card) {
+    const predict::Link link = measured.value_or(predict::kThroughHost);
+    return {kWorkOfCore, link, link};
+  }
+  return {.work_per_second = 1,
+          .sums = measured.value_or(kPcie),
+          .messages = predict::kThroughHost,
+          .is_card = true};
+}
+
 // The request to the time model for plan_time(), without the image size.
 predict::TimeRequest time_request(
     const configs::RunConfig& config, const plan::Plan& plan,
@@ -49,16 +106,11 @@ predict::TimeRequest time_request(
   request.plan = plan;
   request.global_batch_size = config.global_batch_size;
   request.element_bytes = config.precision == configs::Precision::kFp64 ? 8 : 4;
-  request.device = kProcessorCore;
-  if (config.network) {
-    request.device.link_bytes_per_second =
-        config.network->slowest_bytes_per_second;
-    request.device.link_latency_seconds = config.network->latency_seconds;
-  }
+  request.device = planned_speed(config);
   for (size_t i = 0; i < layers.size(); ++i) {
     const layers::LayerCost& layer = layers[i];
     predict::TimedLayer part;
-    part.work_per_pixel = layer_work(layer, policy_of(plan, i));
+    part.work_per_pixel = planned_work(config, layer, policy_of(plan, i));
     part.parameters = layer.parameters;
     part.channels = layer.channels;
     part.stride = layer.stride;
@@ -69,27 +121,53 @@ predict::TimeRequest time_request(
   return request;
 }
 
-// Bytes read and written, forward and backward, per kept 16-bit element: a
-// block reads and writes its two kept maps about 14 times.
-constexpr double kBytesPerKeptElement = 14;
+// A sample whose images are all in the loader's cache is made in this share of
+// the time of one whose files are read: 183 samples a second and core beside
+// kSamplesPerCore.
+constexpr double kCachedShare = kSamplesPerCore / 183;
+// The loader's cache of decoded images, if --host-memory-limit sets no other.
+constexpr double kCacheBytes = int64_t{1} << 30;
 
-bool is_short(const configs::RunConfig& config) {
-  return config.precision == configs::Precision::kBf16 ||
-         config.precision == configs::Precision::kFp16;
+// Assumed for a whole run: images of validation for one of training (COCO has
+// 1 for 24), from the start of the programs to the first step, what an epoch's
+// end takes beside validation's computing, and the rate at which a checkpoint's
+// copy leaves a card, for which the steps wait.
+constexpr double kValidationShare = 0.05;
+constexpr double kSecondsToStart = 15;
+constexpr double kSecondsOfEpochEnd = 1;
+constexpr double kCheckpointBytesPerSecond = 5.5e9;
+// Weights, momentum, average and accumulated gradients.
+constexpr double kCopiesInCheckpoint = 4;
+
+// Whether the decoded images of the whole data set fit into a loader's cache,
+// of which each process has its own.
+bool are_all_cached(const configs::RunConfig& config, int64_t images) {
+  const double cache = config.host_memory_limit > 0
+                           ? static_cast<double>(config.host_memory_limit)
+                           : kCacheBytes;
+  return static_cast<double>(3 * images * config.image_height *
+                             config.image_width) <= cache;
 }
 
-// Seconds that a card needs for one pixel of one image. The multiply-adds run
-// at the card's speed in this precision, and backward has twice those of
-// forward. The feature maps are read and written at the speed of the card's
-// memory. On an H200, float32 is 3 % slower than this, TF32 1 %.
-double seconds_on_card(const layers::LayerCost& layer,
-                       const configs::RunConfig& config,
-                       const CardSpeed& card) {
-  const double flops = 2 * 3 * layer.multiply_adds_per_pixel;
-  const double bytes = (is_short(config) ? 1 : 2) * kBytesPerKeptElement *
-                       layer.kept_elements_per_pixel;
-  return flops / (kFlopsShare * card.flops_for(config)) +
-         bytes / (kBytesShare * card.bytes_per_second);
+// Images per second that one rank validates, in float32 as a run does: forward
+// is a third of a step's work.
+double validated_images_per_second(const configs::RunConfig& config,
+                                   const std::vector<layers::LayerCost>& layers,
+                                   const ForecastBasis& basis) {
+  constexpr double kPasses = 3;
+  if (basis.card.flops_per_second == 0) {
+    return kPasses * *basis.images_per_second;
+  }
+  configs::RunConfig wide = config;
+  wide.precision = configs::Precision::kFp32;
+  wide.tf32 = false;
+  double seconds = 0;
+  for (const layers::LayerCost& layer : layers) {
+    seconds +=
+        seconds_on_card(layer, plan::ActivationPolicy::kKeep, wide, basis.card);
+  }
+  return kPasses / (seconds * configs::mean_pixels(
+                                  config, layers::largest_stride(layers)));
 }
 
 // Sets each layer's work per pixel in seconds.
@@ -99,13 +177,8 @@ void time_layers(const configs::RunConfig& config, const plan::Plan& plan,
                  predict::TimeRequest& request) {
   if (!basis.images_per_second) {
     for (size_t i = 0; i < layers.size(); ++i) {
-      // A policy that saves memory lengthens the time by the same factor as on
-      // a processor core.
-      const double kept = layer_work(layers[i], plan::ActivationPolicy::kKeep);
-      const double leaner =
-          kept == 0 ? 1 : layer_work(layers[i], policy_of(plan, i)) / kept;
       request.layers[i].work_per_pixel =
-          leaner * seconds_on_card(layers[i], config, basis.card);
+          seconds_on_card(layers[i], policy_of(plan, i), config, basis.card);
     }
     return;
   }
@@ -117,15 +190,6 @@ void time_layers(const configs::RunConfig& config, const plan::Plan& plan,
     layer.work_per_pixel *= 1 / (*basis.images_per_second * work * pixels);
   }
 }
-
-// Assumed rates of unmeasured links. NVSwitch: nccl-tests on eight H200 sum 4
-// MiB at 107 GB/s and 128 MiB at 402 GB/s; these values agree within a tenth. A
-// data sheet gives the sum of both directions, twice the rate of one.
-constexpr double kLinkShare = 0.9;
-constexpr double kSwitchLatency = 4e-6;
-constexpr predict::Link kPcie{.bytes_per_second = 12e9,
-                              .latency_seconds = 10e-6};
-constexpr double kNetworkShare = 0.85;
 
 }  // namespace
 
@@ -143,6 +207,15 @@ double layer_work(const layers::LayerCost& layer,
       return time.offload;
   }
   HEADROOM_CHECK(false, cat("activation policy ", static_cast<int>(policy)));
+}
+
+double planned_work(const configs::RunConfig& config,
+                    const layers::LayerCost& layer,
+                    plan::ActivationPolicy policy) {
+  static const CardSpeed card = card_speed(configs::find_card(kPlannedCard));
+  return computes_on_cards(config.device)
+             ? seconds_on_card(layer, policy, config, card)
+             : layer_work(layer, policy);
 }
 
 predict::StepEstimate plan_time(const configs::RunConfig& config,
@@ -247,16 +320,68 @@ double loaded_images_per_second(const configs::RunConfig& config,
          configs::mean_pixels(config, layers::largest_stride(layers));
 }
 
+RunForecast run_forecast(const configs::RunConfig& config,
+                         const std::vector<layers::LayerCost>& layers,
+                         const ForecastBasis& basis,
+                         const predict::StepForecast& step, int64_t images) {
+  RunForecast run;
+  run.images = images;
+  const int64_t in_epoch = divided_up(images, config.global_batch_size);
+  run.steps = config.epochs * in_epoch;
+  if (config.max_steps > 0) run.steps = std::min(run.steps, config.max_steps);
+  run.epochs = static_cast<double>(run.steps) / static_cast<double>(in_epoch);
+
+  // The steps of the first epoch wait for files; those after it only if the
+  // cache cannot hold all images.
+  const double computing = step.seconds() - step.input;
+  const double loading = step.input == 0 ? 0 : step.seconds();
+  const double warm =
+      are_all_cached(config, images) ? kCachedShare * loading : loading;
+  const auto first = static_cast<double>(std::min(in_epoch, run.steps));
+  const double later = static_cast<double>(run.steps) - first;
+  run.training = static_cast<double>(run.steps) * computing;
+  run.loading = later * std::max(0.0, warm - computing);
+  run.first_epoch = kSecondsToStart + first * step.input;
+
+  run.validation_images = std::max<int64_t>(
+      1, std::llround(kValidationShare * static_cast<double>(images)));
+  const auto ranks = static_cast<double>(basis.machines.cards());
+  const double validated =
+      ranks * validated_images_per_second(config, layers, basis);
+  const double loaded = static_cast<double>(basis.machines.number) *
+                        loaded_images_per_second(config, layers, basis);
+  const double rate = loaded > 0 ? std::min(validated, loaded) : validated;
+  const double epochs = std::ceil(run.epochs);
+  run.validation =
+      (config.noval ? 1 : epochs) *
+      (kSecondsOfEpochEnd + static_cast<double>(run.validation_images) / rate);
+
+  double parameters = 0;
+  for (const layers::LayerCost& layer : layers) {
+    parameters += static_cast<double>(layer.parameters);
+  }
+  const double epoch = (run.training + run.loading + run.first_epoch) / epochs;
+  const double within = std::floor(
+      epoch / static_cast<double>(configs::kSecondsBetweenCheckpoints));
+  const double number = epochs * ((config.nosave ? 0 : 1) + within);
+  run.checkpoints = number * kCopiesInCheckpoint * parameters * sizeof(float) /
+                    kCheckpointBytesPerSecond;
+  return run;
+}
+
 predict::StepForecast plan_forecast(
     const configs::RunConfig& config, const plan::Plan& plan,
     const std::vector<layers::LayerCost>& layers, const ForecastBasis& basis) {
   const int64_t stride = layers::largest_stride(layers);
   const bool is_nccl = plan.backend == plan::Backend::kNccl;
+  const bool is_on_cards = computes_on_cards(config.device);
   predict::ForecastRequest request;
   request.step = time_request(config, plan, layers);
   request.machines = basis.machines;
   request.overlaps = is_nccl || basis.machines.number > 1;
   request.has_hierarchy = is_nccl;
+  request.is_on_cards = is_on_cards;
+  request.replays_graphs = is_on_cards && config.cuda_graphs;
   request.seconds_beside_layers =
       basis.images_per_second ? 0 : kSecondsBesideLayers;
   request.loaded_images_per_second =
@@ -274,6 +399,7 @@ predict::StepForecast plan_forecast(
     const predict::StepForecast step = predict::forecast_step(request);
     mean.compute += part * step.compute;
     mean.communication += part * step.communication;
+    mean.host += part * step.host;
     mean.bubble += part * step.bubble;
     mean.input += part * step.input;
     mean.hidden_communication += part * step.hidden_communication;

@@ -21,10 +21,16 @@ namespace headroom::planner {
 double layer_work(const layers::LayerCost& layer,
                   plan::ActivationPolicy policy);
 
+// layer_work() in a unit that fits the run's device: on cards, seconds of an
+// assumed card.
+double planned_work(const configs::RunConfig& config,
+                    const layers::LayerCost& layer,
+                    plan::ActivationPolicy policy);
+
 // Predicts a step's time (parallel/predict/time_model.h), assuming that each
-// rank is a core of a current server processor and that all ranks are on one
-// host, or connected by the run's network if its speed was measured. REQUIRES:
-// a plan that the planner accepted for `config`.
+// rank is a core of a current server processor, or on cards an A100, and that
+// all ranks are on one host, or connected by the run's network if its speed was
+// measured. REQUIRES: a plan that the planner accepted for `config`.
 predict::StepEstimate plan_time(const configs::RunConfig& config,
                                 const plan::Plan& plan,
                                 const std::vector<layers::LayerCost>& layers);
@@ -63,7 +69,7 @@ predict::Machines machines_of(const configs::Instance& instance, int64_t ranks);
 
 // Peaks of a card.
 struct CardSpeed {
-  double flops_per_second = 0;  // 16-bit tensor cores, dense
+  double flops_per_second = 0;        // 16-bit tensor cores, dense
   double float_flops_per_second = 0;  // float32 without tensor cores
   double bytes_per_second = 0;        // memory bandwidth
   bool has_tf32 = true;  // whether --tf32 is computed on tensor cores
@@ -104,5 +110,34 @@ predict::StepForecast plan_forecast(
 double loaded_images_per_second(const configs::RunConfig& config,
                                 const std::vector<layers::LayerCost>& layers,
                                 const ForecastBasis& basis);
+
+// A whole run: what its steps, its epochs' ends and its start take. Only the
+// steps are computed from a step's forecast; the other rates are rough.
+struct RunForecast {
+  int64_t images = 0;  // of an epoch
+  int64_t steps = 0;
+  double epochs = 0;              // not whole if --max-steps ends the run
+  int64_t validation_images = 0;  // of an epoch; assumed
+  // Parts of the time, in seconds.
+  double training = 0;     // steps that wait for no loader
+  double loading = 0;      // waits for loaders after the first epoch
+  double first_epoch = 0;  // start, and waits for loaders that read all files
+  double validation = 0;
+  double checkpoints = 0;
+  double seconds() const {
+    return training + loading + first_epoch + validation + checkpoints;
+  }
+  // Of the training set, over the whole time.
+  double images_per_second() const {
+    return epochs * static_cast<double>(images) / seconds();
+  }
+};
+
+// REQUIRES: images >= 1; `step` is plan_forecast()'s answer to the other
+// arguments.
+RunForecast run_forecast(const configs::RunConfig& config,
+                         const std::vector<layers::LayerCost>& layers,
+                         const ForecastBasis& basis,
+                         const predict::StepForecast& step, int64_t images);
 
 }  // namespace headroom::planner

@@ -9,13 +9,44 @@
 namespace headroom::predict {
 namespace {
 
-// The same values as in worker/step: the buckets of GradientReducer, then two
-// small sums over all ranks, one for batch-norm counts and one for the vote.
+// The same values as in worker/step: the buckets of GradientReducer, then a
+// small sum over all ranks for batch-norm counts, then the reports.
 constexpr double kBucketBytes = 4 << 20;
-constexpr double kVoteBytes = 4096;
-constexpr int kVotes = 2;
+constexpr double kCountBytes = 4096;
+// Numbers of a step's reports: for each rank, and the others.
+constexpr double kReportsOfRank = 7;
+constexpr double kReports = 8;
 // Backward does two of a layer's three convolutions.
 constexpr double kBackwardShare = 2.0 / 3;
+
+// The ranks of a machine sum a few hundred numbers in shared memory.
+constexpr double kSharedSumSeconds = 20e-6;
+// A message of the host between two machines, over TCP in a fast network.
+constexpr Link kHostLink{.bytes_per_second = 1e9, .latency_seconds = 27e-6};
+
+// Costs on cards. One H200 was measured alone; those of several ranks are
+// assumptions, for which benchmark_gpu_step --ghosts has not run yet. A block
+// is a convolution with batch norm.
+//
+// The host's time to start a step, for each block of each micro-batch, and what
+// hooks and additions of gradients add if they are summed over ranks.
+constexpr double kSecondsToStartStep = 0.5e-3;
+constexpr double kSecondsToStartBlock = 0.114e-3;
+constexpr double kSecondsToStartHooks = 21e-6;
+// The card's time for these additions, for each block.
+constexpr double kSecondsOfAdditions = 6.6e-6;
+// NCCL's kernels take this share of the card while they run beside backward.
+constexpr double kShareOfSums = 0.08;
+// The end of a step with several ranks: the host reads the losses, votes, and
+// starts the commit, while the card waits.
+constexpr double kSecondsOfEnd = 0.4e-3;
+// Rank 0 writes a step's line: its samples, and the bytes of each rank.
+constexpr double kSecondsOfLine = 40e-6;
+constexpr double kSecondsOfLineForRank = 1.2e-6;
+constexpr double kSecondsOfLineForImage = 60e-9;
+// Cards differ: each doubling of their number makes the slowest of them slower
+// by this share of its computing.
+constexpr double kSlowestForDoubling = 0.003;
 
 // Seconds of `count` consecutive messages with bytes_in_all bytes together.
 double messages(double count, double bytes_in_all, const Link& link) {
@@ -65,17 +96,23 @@ class Forecaster {
       work += compute;
       forecast.compute = std::max(forecast.compute, compute);
       add_gradients(stage, forecast);
-      forecast.communication =
-          std::max(forecast.communication, exposed(stage).sum);
+      const Exchange exchange = exposed(stage);
+      forecast.communication = std::max(forecast.communication, exchange.sum);
       forecast.hidden_communication =
-          std::max(forecast.hidden_communication, exposed(stage).hidden);
+          std::max(forecast.hidden_communication, exchange.hidden);
+      forecast.host = std::max(forecast.host, added_starts(stage, exchange));
     }
     forecast.bubble =
         forecast.compute * static_cast<double>(stages - 1) / micro_batches_;
     forecast.compute += request_.seconds_beside_layers;
-    forecast.communication += kVotes * seconds_of_sum(ranks(), kVoteBytes);
     forecast.ideal_seconds =
         work / static_cast<double>(stages) + request_.seconds_beside_layers;
+    if (request_.is_on_cards) {
+      const double start = longest_start();
+      forecast.compute = std::max(forecast.compute, start);
+      forecast.ideal_seconds = std::max(forecast.ideal_seconds, start);
+    }
+    if (ranks() > 1) add_costs_of_ranks(forecast);
     if (request_.loaded_images_per_second > 0) {
       const double loading =
           static_cast<double>(request_.step.global_batch_size) /
@@ -90,14 +127,69 @@ class Forecaster {
   struct Exchange {
     double sum = 0;     // seconds not overlapped with compute
     double hidden = 0;  // seconds overlapped with backward
+    double number = 0;  // sums and gathers that the host starts
   };
 
   StepEstimate estimate_with(const Link& link) const {
     TimeRequest step = request_.step;
-    step.device = {.work_per_second = 1,
-                   .link_bytes_per_second = link.bytes_per_second,
-                   .link_latency_seconds = link.latency_seconds};
+    step.device = {
+        .work_per_second = 1,
+        .sums = link,
+        .messages = request_.is_on_cards ? slower_of(link, kThroughHost) : link,
+        .is_card = request_.is_on_cards};
     return estimate_step(step);
+  }
+
+  double blocks_of(size_t stage) const {
+    double blocks = 0;
+    for (size_t i = begin_of(stage); i < end_of(stage); ++i) {
+      blocks += static_cast<double>(request_.step.layers[i].norm_layers);
+    }
+    return blocks;
+  }
+  // The host's time to start a step of a card that is alone.
+  double start_of(size_t stage) const {
+    return kSecondsToStartStep +
+           (request_.replays_graphs
+                ? 0
+                : kSecondsToStartBlock * blocks_of(stage) * micro_batches_);
+  }
+  double longest_start() const {
+    double longest = 0;
+    for (size_t stage = 0; stage < plan_.stage_begins.size(); ++stage) {
+      longest = std::max(longest, start_of(stage));
+    }
+    return longest;
+  }
+  // How much longer the stage's step takes with other replicas because both the
+  // host and the card have more to do; the longer of the two counts.
+  double added_starts(size_t stage, const Exchange& exchange) const {
+    if (!request_.is_on_cards || replicas() == 1) return 0;
+    const double compute =
+        near_.stages[stage].compute + request_.seconds_beside_layers;
+    const double start = start_of(stage);
+    const double hooks = request_.replays_graphs ? 0 : micro_batches_;
+    return std::max(compute + kSecondsOfAdditions * blocks_of(stage),
+                    start + kSecondsToStartHooks * blocks_of(stage) * hooks +
+                        kSecondsToStartSum * exchange.number) -
+           std::max(compute, start);
+  }
+  void add_costs_of_ranks(StepForecast& forecast) const {
+    forecast.communication += seconds_of_sum(ranks(), kCountBytes);
+    // A measured or slow network is also the network of the hosts.
+    forecast.host += host_sum_seconds(
+        machines_.number, machines_.cards_each,
+        machines_.number > 1 ? slower_of(machines_.between, kHostLink)
+                             : kHostLink);
+    if (!request_.is_on_cards) return;
+    const auto all = static_cast<double>(ranks());
+    forecast.host += kSecondsOfEnd + kSecondsOfLine +
+                     kSecondsOfLineForRank * all +
+                     kSecondsOfLineForImage *
+                         static_cast<double>(request_.step.global_batch_size);
+    forecast.communication +=
+        kShareOfSums * forecast.hidden_communication +
+        kSlowestForDoubling * std::log2(all) * forecast.compute;
   }
 
   int64_t ranks() const { return plan_.layout.world_size(); }
@@ -145,9 +237,10 @@ class Forecaster {
   }
 
   // Gradient buckets of one backward. The sum of a bucket starts when backward
-  // has passed its layers and the previous bucket's sum has ended. From ZeRO 2
-  // on each layer is a bucket that is only reduced to its owner, which takes
-  // half the time of a sum.
+  // has passed its layers and the previous bucket's sum has ended; where a card
+  // replays a graph, all start after it. From ZeRO 2 on each layer is a bucket
+  // that is only reduced to its owner, which takes half the time of a sum, and
+  // backward waits for it.
   Exchange gradients_of_backward(size_t stage) const {
     const bool is_sharded = plan_.zero_stage >= 2;
     double work = 0;
@@ -156,7 +249,7 @@ class Forecaster {
     }
     const double backward =
         kBackwardShare * near_.stages[stage].compute / micro_batches_;
-    double now = 0, arrived = 0, sums = 0, bucket = 0;
+    double now = 0, arrived = 0, sums = 0, bucket = 0, number = 0;
     for (size_t i = end_of(stage); i-- > begin_of(stage);) {
       now += work == 0
                  ? 0
@@ -170,31 +263,34 @@ class Forecaster {
       sums += sum;
       arrived = std::max(arrived, now) + sum;
       bucket = 0;
+      ++number;
     }
-    const double left =
-        request_.overlaps ? std::max(0.0, arrived - backward) : sums;
-    return {left, sums - left};
+    const bool are_hidden =
+        request_.overlaps && !is_sharded && !request_.replays_graphs;
+    const double left = are_hidden ? std::max(0.0, arrived - backward) : sums;
+    return {left, sums - left, number};
   }
 
-  // Gathers of weights, each of which takes half the time of a sum: all weights
-  // are gathered after a step, or with ZeRO 3 each layer's weights before its
-  // forward and its backward.
+  // Gathers of a layer's weights, each of which takes half the time of a sum:
+  // one for each layer after a step, or with ZeRO 3 before its forward and its
+  // backward.
   Exchange gathers_of(size_t stage) const {
     if (plan_.zero_stage == 0) return {};
-    if (plan_.zero_stage < 3) {
-      return {seconds_of_sum(replicas(), stage_bytes(stage)) / 2, 0};
-    }
-    double all = 0, first = 0;
+    double once = 0, first = 0, number = 0;
     for (size_t i = begin_of(stage); i < end_of(stage); ++i) {
+      if (bytes_of(i) == 0) continue;
       const double gather = seconds_of_sum(replicas(), bytes_of(i)) / 2;
-      if (i == begin_of(stage)) first = gather;
-      all += 2 * micro_batches_ * gather;
+      if (number == 0) first = gather;
+      once += gather;
+      ++number;
     }
+    if (plan_.zero_stage < 3) return {once, 0, number};
+    const double passes = 2 * micro_batches_;
+    const double all = passes * once;
     const double compute = near_.stages[stage].compute;
     const double left =
-        request_.overlaps ? std::max(2 * micro_batches_ * first, all - compute)
-                          : all;
-    return {left, all - left};
+        request_.overlaps ? std::max(passes * first, all - compute) : all;
+    return {left, all - left, passes * number};
   }
 
   Exchange exposed(size_t stage) const {
@@ -203,13 +299,19 @@ class Forecaster {
     const bool is_image_near =
         plan_.layout.spatial_parallel_size <= machines_.cards_each;
     Exchange all;
-    all.sum = (is_image_near ? near : far).image + far.maps + far.statistics;
+    all.sum = (is_image_near ? near : far).image + far.maps + far.copies;
+    // The host starts these sums while the card computes (added_starts).
+    const auto statistics =
+        static_cast<double>(far.statistics == 0 ? 0 : 2 * blocks_of(stage));
+    all.sum += far.statistics -
+               (request_.is_on_cards ? statistics * kSecondsToStartSum : 0);
     if (replicas() == 1) return all;
     const double backwards = plan_.zero_stage >= 2 ? micro_batches_ : 1;
     const Exchange gradients = gradients_of_backward(stage);
     const Exchange gathers = gathers_of(stage);
     all.sum += backwards * gradients.sum + gathers.sum;
     all.hidden = backwards * gradients.hidden + gathers.hidden;
+    all.number = statistics + backwards * gradients.number + gathers.number;
     return all;
   }
 
@@ -247,6 +349,15 @@ SumTime sum_time(const Machines& machines, int64_t ranks, double bytes) {
       (each == 1 ? 0 : ring(g, bytes, machines.inside)) +
       std::min(ring(k, bytes / g, share), tree(k, bytes / g, share));
   return time;
+}
+
+double host_sum_seconds(int64_t machines, int64_t ranks_per_machine,
+                        const Link& link) {
+  const auto ranks = static_cast<double>(machines * ranks_per_machine);
+  const double bytes = (kReportsOfRank * ranks + kReports) * sizeof(double);
+  return (ranks_per_machine > 1 ? kSharedSumSeconds : 0) +
+         messages(std::ceil(std::log2(machines)),
+                  std::ceil(std::log2(machines)) * bytes, link);
 }
 
 StepForecast forecast_step(const ForecastRequest& request) {

@@ -1,17 +1,23 @@
 // Forecasts the step on machines that need not exist: how long it takes, how
 // that time is spent, and which share of the cards' speed is used.
 //
-//   compute        the slowest stage's layers, and fixed costs of each step
+//   compute        the slowest stage's layers, and fixed costs of each step; on
+//                  cards at least the time that the host needs to start them
 //   communication  the part of the gradient sums that backward does not hide;
-//                  sums of statistics, exchanges of rows and maps, and votes,
-//                  which are never hidden
+//                  sums of statistics, exchanges of rows and maps, scatters of
+//                  ZeRO 2 and 3 and copies of shards, which are never hidden;
+//                  on cards also the cores that NCCL takes from backward, and
+//                  the wait for the slowest of all cards
+//   host           the host's sum of the reports and the vote; on cards also
+//                  what starting the sums adds, and the end of a step
 //   bubble         waiting while the pipeline fills and drains
 //   input          waiting for loaders that are slower than the cards
 //
-// There are two kinds of link: between two cards of one machine, and the
-// network between machines. Summing S bytes over n cards of k machines with g
-// cards each takes (Thakur et al., "Optimization of Collective Communication
-// Operations in MPICH", 2005)
+// There are two kinds of link for sums and gathers: between two cards of one
+// machine, and the network between machines. Messages between two cards are
+// slower than both (kThroughHost). Summing S bytes over n cards of k machines
+// with g cards each takes (Thakur et al., "Optimization of Collective
+// Communication Operations in MPICH", 2005)
 //
 //   flat           one ring of all cards: 2 (n - 1) messages of S / n over the
 //                  slower link
@@ -31,11 +37,6 @@
 
 namespace headroom::predict {
 
-struct Link {
-  double bytes_per_second = 1;  // in one direction
-  double latency_seconds = 0;   // one message's delay
-};
-
 struct Machines {
   int64_t number = 1;
   int64_t cards_each = 1;  // cards or processes per machine
@@ -54,6 +55,13 @@ struct SumTime {
 // REQUIRES: 1 <= ranks; bytes >= 0.
 SumTime sum_time(const Machines& machines, int64_t ranks, double bytes);
 
+// Seconds of a step's sum on the hosts (worker/step/step_reports.h): through
+// shared memory inside each machine, and between one rank of each machine in
+// log2(machines) exchanges over `link`, one after the other.
+// REQUIRES: machines >= 1; ranks_per_machine >= 1.
+double host_sum_seconds(int64_t machines, int64_t ranks_per_machine,
+                        const Link& link);
+
 struct ForecastRequest {
   // `step.device` is ignored. A layer's work is given in seconds on one card.
   TimeRequest step;
@@ -63,6 +71,10 @@ struct ForecastRequest {
   bool overlaps = true;
   // Whether the ranks can sum hierarchically. NCCL does; Gloo sums in a ring.
   bool has_hierarchy = true;
+  // Whether the ranks compute on cards, and whether a card replays its step as
+  // a graph (--cuda-graphs). The costs on cards are constants in forecast.cpp.
+  bool is_on_cards = false;
+  bool replays_graphs = false;
   double seconds_beside_layers = 0;  // per step: loss, optimizer, launches
   // Images per second that one machine's loaders can supply; 0 if loaders never
   // limit the speed.
@@ -73,9 +85,12 @@ struct StepForecast {
   // The parts of a step, in seconds. Their sum is seconds().
   double compute = 0;
   double communication = 0;  // not overlapped with compute
+  double host = 0;
   double bubble = 0;
   double input = 0;
-  double seconds() const { return compute + communication + bubble + input; }
+  double seconds() const {
+    return compute + communication + host + bubble + input;
+  }
 
   double hidden_communication = 0;  // seconds overlapped with backward
   // The seconds of a step in which no card waits and all cards have equal work.

@@ -45,7 +45,8 @@ class TimeEstimator {
                     .gradients = gradients_of(stage),
                     .statistics = statistics_of(stage),
                     .image = image_of(stage),
-                    .maps = maps_of(stage)});
+                    .maps = maps_of(stage),
+                    .copies = copies_of(stage)});
       estimate.compute = std::max(estimate.compute, time.compute);
       estimate.statistics = std::max(estimate.statistics, time.statistics);
       if (spans_) {
@@ -53,9 +54,9 @@ class TimeEstimator {
           estimate.num_statistics += 2 * layer.norm_layers;
         });
       }
-      estimate.communication =
-          std::max(estimate.communication,
-                   time.gradients + time.image + time.maps + time.statistics);
+      estimate.communication = std::max(
+          estimate.communication, time.gradients + time.image + time.maps +
+                                      time.statistics + time.copies);
     }
     // A stage waits for the others while the pipeline fills and drains.
     const double others = static_cast<double>(plan_.stage_begins.size()) - 1;
@@ -79,9 +80,22 @@ class TimeEstimator {
     return static_cast<double>(request_.image_height) *
            static_cast<double>(request_.image_width);
   }
+  static double over(const Link& link, double count, double bytes) {
+    return count * link.latency_seconds + bytes / link.bytes_per_second;
+  }
+  // Seconds of consecutive sums, and of messages between two ranks.
+  double sums(double count, double bytes) const {
+    return over(request_.device.sums, count, bytes);
+  }
   double messages(double count, double bytes) const {
-    return count * request_.device.link_latency_seconds +
-           bytes / request_.device.link_bytes_per_second;
+    return over(request_.device.messages, count, bytes);
+  }
+  double parameter_bytes(size_t stage) const {
+    double parameters = 0;
+    for_layers(stage, [&](const TimedLayer& layer) {
+      parameters += static_cast<double>(layer.parameters);
+    });
+    return parameters * static_cast<double>(request_.element_bytes);
   }
 
   double compute_of(size_t stage) const {
@@ -97,10 +111,6 @@ class TimeEstimator {
     const int replicas =
         plan_.layout.data_parallel_size * plan_.layout.spatial_parallel_size;
     if (replicas == 1) return 0;
-    double parameters = 0;
-    for_layers(stage, [&](const TimedLayer& layer) {
-      parameters += static_cast<double>(layer.parameters);
-    });
     const plan::LayerRange range = range_of(stage);
     const bool gathers = plan_.zero_stage == 3;
     const double ring = (replicas - 1.0) / replicas;
@@ -111,8 +121,7 @@ class TimeEstimator {
         gathers ? 3 * static_cast<double>(range.end - range.begin) *
                       num_micro_batches_
                 : 2;
-    return messages(count, passes * ring * parameters *
-                               static_cast<double>(request_.element_bytes));
+    return sums(count, passes * ring * parameter_bytes(stage));
   }
 
   // Batch-norm sums over all data ranks, forward and backward, if a group spans
@@ -123,28 +132,32 @@ class TimeEstimator {
         plan::batch_norm_groups(request_.global_batch_size, cut_.groups,
                                 plan::kManyCells)
             .size());
-    double exchanges = 0, sums = 0;
+    double exchanges = 0, numbers = 0;
     for_layers(stage, [&](const TimedLayer& layer) {
       exchanges += static_cast<double>(layer.norm_layers);
-      sums += 2 * static_cast<double>(layer.norm_layers * layer.channels);
+      numbers += 2 * static_cast<double>(layer.norm_layers * layer.channels);
     });
     const double hops = std::ceil(std::log2(plan_.layout.data_parallel_size));
-    return messages(2 * exchanges * hops,
-                    2 * 2 * groups * sums * sizeof(double));
+    const double start = request_.device.is_card ? kSecondsToStartSum : 0;
+    return 2 * exchanges * start +
+           sums(2 * exchanges * hops,
+                2 * 2 * groups * numbers * sizeof(double));
   }
 
   // Seconds of exchanges between the ranks of one image, forward and backward.
   double image_of(size_t stage) const {
     if (spatial_ == 1) return 0;
-    double cells = 0, exchanges = 0, sums = 0;
+    double cells = 0, exchanges = 0, statistics = 0;
     for_layers(stage, [&](const TimedLayer& layer) {
       cells += static_cast<double>(layer.halo_channel_rows) *
                static_cast<double>(request_.image_width / layer.stride);
       exchanges += static_cast<double>(layer.halo_exchanges);
-      sums += static_cast<double>(layer.norm_layers);
+      statistics += static_cast<double>(layer.norm_layers);
     });
     const double neighbours = spatial_ > 2 ? 2 : 1;
-    return messages(2 * num_micro_batches_ * (neighbours * exchanges + sums),
+    const double passes = 2 * num_micro_batches_;
+    return sums(passes * statistics, 0) +
+           messages(passes * neighbours * exchanges,
                     2 * share_ * neighbours * cells *
                         static_cast<double>(request_.element_bytes));
   }
@@ -168,6 +181,23 @@ class TimeEstimator {
         2 * num_micro_batches_ * static_cast<double>(received.size()),
         2 * share_ / spatial_ * cells *
             static_cast<double>(request_.element_bytes));
+  }
+
+  // Seconds to copy state that no other rank has to a peer's memory. Such a
+  // rank sends all that it holds: weights, which only ZeRO 3 shards, and
+  // momentum, average and accumulated gradients, which every stage of ZeRO
+  // does. The next step waits for the copy.
+  double copies_of(size_t stage) const {
+    constexpr double kOthers = 3;
+    const int data = plan_.layout.data_parallel_size;
+    const bool is_sharded = plan_.zero_stage > 0 && data > 1;
+    const bool is_whole =
+        !is_sharded && plan_.layout.pipeline_parallel_size == 1;
+    if (!request_.device.is_card || is_whole) return 0;
+    const double part = is_sharded ? 1.0 / data : 1;
+    return messages(2,
+                    parameter_bytes(stage) *
+                        ((plan_.zero_stage == 3 ? part : 1) + kOthers * part));
   }
 
   const TimeRequest& request_;

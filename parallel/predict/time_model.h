@@ -9,7 +9,8 @@
 //   communication  gradients over the replicas (a ring moves 2 (n - 1) / n of
 //                  them; ZeRO 3 gathers its weights twice more), maps between
 //                  stages, halo rows and batch-norm sums between the ranks of
-//                  an image, each message with its latency
+//                  an image, each message with its latency; on cards also the
+//                  copies of state that only one rank has
 //
 // The model assumes no overlap, so its seconds only rank plans. Plans that
 // differ by less than 5 % count as equal (kEqualWithin).
@@ -49,10 +50,30 @@ int64_t tensor_budget(int64_t gpu_memory_bytes, int64_t communication_bytes);
 // this share.
 inline constexpr double kEqualWithin = 0.05;
 
+struct Link {
+  double bytes_per_second = 1;  // in one direction
+  double latency_seconds = 0;   // one message's delay
+};
+
+// The link for what goes through the memory of the host and a socket: measured
+// for maps of megabytes between two processes over loopback. Messages between
+// two cards take it too, because NCCL only does sums and gathers here: they are
+// copied to pageable memory, sent over TCP, and copied to the other card.
+inline constexpr Link kThroughHost{.bytes_per_second = 1e9,
+                                   .latency_seconds = 2e-4};
+
+// The time that the host needs to start a sum on a card, which waits for other
+// work of the card: a call of NCCL and two events.
+inline constexpr double kSecondsToStartSum = 80e-6;
+
 struct DeviceSpeed {
-  double work_per_second = 1;        // unit: see TimedLayer
-  double link_bytes_per_second = 1;  // the link to a peer
-  double link_latency_seconds = 0;   // one message's delay
+  double work_per_second = 1;  // unit: see TimedLayer
+  Link sums = {};              // for gradients and statistics
+  Link messages = {};          // for maps and rows between two ranks
+  // true on cards: a sum of statistics also takes kSecondsToStartSum, and a
+  // step ends with copies to a peer of the state that only one rank has. A CPU
+  // needs less time for both, which is not counted.
+  bool is_card = false;
 };
 
 struct TimedLayer {
@@ -87,6 +108,7 @@ struct StageTime {
   double statistics = 0;  // sums of groups that span data ranks
   double image = 0;       // rows and sums between the ranks of an image
   double maps = 0;        // exchanges between stages
+  double copies = 0;      // of state that no other rank has; on cards
 };
 
 struct StepEstimate {

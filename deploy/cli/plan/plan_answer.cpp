@@ -204,6 +204,9 @@ std::string plan_answer_text(const PlanReport& report,
               ? labelled("forecast", forecast_verdict(*report.forecast),
                          columns)
               : "") +
+         (is_usable && report.run
+              ? labelled("whole run", run_sentence(*report.run), columns)
+              : "") +
          (is_usable ? "train it     " + command + "\n" : "") +
          (machines && !machines->note.empty()
               ? labelled("card", machines->note, columns)

@@ -2,6 +2,8 @@
 // Starts no training process.
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -149,17 +151,8 @@ CommandLine with_cards_here(CommandLine line) {
 
 int plan_command(const CommandLine& asked) {
   const CommandLine given = with_cards_here(asked);
-  if (given.has("--images") && !given.has("--prices")) {
-    throw Error("command line", "--images is for the price of an epoch",
-                "leave it out, or add --prices FILE");
-  }
   if (given.has("--prices") && !names_machines(given)) {
     return say_prices(given);
-  }
-  if (given.has("--prices") && given.has("--json")) {
-    throw Error("command line",
-                "--prices and a plan for one machine are two documents",
-                "leave the machine out, or ask twice");
   }
   if (given.has("--show") && given.value_of("--show") != "schedule") {
     throw Error(
@@ -229,6 +222,8 @@ int plan_command(const CommandLine& asked) {
   }
   report.forecast =
       forecast_of(given, machines, request.config, report.plan, report.layers);
+  report.run =
+      run_of(given, machines, request.config, report.layers, report.forecast);
   report.unusable = unusable;
   if (request.config.checks_float16) {
     request.notes.push_back(
@@ -273,7 +268,11 @@ int plan_command(const CommandLine& asked) {
   }
   std::fflush(stdout);  // print the answer before the notes
   say_notes(line, request);
-  if (!given.has("--prices")) return exit_code;
+  // The ranking is of many machines, and these flags are of one.
+  const bool is_of_one = std::ranges::any_of(
+      std::array{"--details", "--show", "--write", "--report"},
+      [&](const char* flag) { return given.has(flag); });
+  if (!given.has("--prices") || is_of_one) return exit_code;
   say("\n");
   return say_prices(given);
 }

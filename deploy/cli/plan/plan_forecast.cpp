@@ -1,10 +1,13 @@
 #include "deploy/cli/plan/plan_forecast.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "configs/yaml/strict_yaml.h"
+#include "deploy/cli/plan/plan_prices.h"
 #include "deploy/cli/show/text_table.h"
 #include "parallel/base/check.h"
 #include "parallel/base/regular_file.h"
@@ -13,6 +16,7 @@
 #include "parallel/base/units.h"
 #include "parallel/plan/plan_json.h"
 #include "parallel/planner/plan_time.h"
+#include "parallel/predict/label_bound.h"
 
 namespace headroom::cli {
 namespace {
@@ -237,6 +241,100 @@ std::optional<PlanForecast> forecast_of(
   return forecast;
 }
 
+namespace {
+
+// Adds the price of all planned machines or cards by the list of --prices.
+void add_price(const CommandLine& line,
+               const std::optional<PlanMachines>& machines, PlanRun& run) {
+  if (!line.has("--prices")) return;
+  const std::string file = line.value_of("--prices");
+  const std::vector<PricedMachine> prices =
+      parse_prices(yaml::read_config_file(file, "plan"), file);
+  if (!machines || !machines->instance) return;
+  const std::string& name = machines->instance->name;
+  const auto found = std::ranges::find(prices, name, &PricedMachine::name);
+  if (found == prices.end()) {
+    run.without_price = name;
+    return;
+  }
+  const int64_t number =
+      machines->is_card() ? machines->num_gpus() : machines->nodes;
+  run.price_per_hour = found->price_per_hour * static_cast<double>(number);
+}
+
+}  // namespace
+
+std::optional<PlanRun> run_of(const CommandLine& line,
+                              const std::optional<PlanMachines>& machines,
+                              const configs::RunConfig& config,
+                              const std::vector<layers::LayerCost>& layers,
+                              const std::optional<PlanForecast>& forecast) {
+  const std::optional<int64_t> given = images_given(line);
+  if (!forecast) {
+    if (given && !line.has("--prices")) {
+      throw bad_flag(
+          "--images is for the time of a run, but no speed of a card is known",
+          "name machines with --cluster or --gpu, or give --images-per-second "
+          "N, what one trains alone");
+    }
+    return std::nullopt;
+  }
+  const int64_t images = images_of_epoch(
+      given, predict::label_bound(config).statistics.num_images(),
+      /*is_needed=*/false);
+  if (images == 0) return std::nullopt;
+  PlanRun run{planner::run_forecast(config, layers, forecast->basis,
+                                    forecast->step, images)};
+  add_price(line, machines, run);
+  return run;
+}
+
+std::string run_sentence(const PlanRun& run) {
+  const planner::RunForecast& time = run.time;
+  const auto took = [](double seconds) {
+    return seconds == 0 ? "0 s" : format_seconds(seconds);
+  };
+  std::string text =
+      cat(time.epochs == std::floor(time.epochs)
+              ? counted(static_cast<int64_t>(time.epochs), "epoch")
+              : significant_text(time.epochs, 4) + " epochs",
+          " of ", counted(time.images, "image"), " take ", took(time.seconds()),
+          " at ", figure(time.images_per_second()), " images/s: training ",
+          took(time.training), ", waits for loaders ", took(time.loading),
+          ", start and files of the first epoch ", took(time.first_epoch),
+          ", validation of ", counted(time.validation_images, "image"),
+          " an epoch, as assumed, ", took(time.validation), ", checkpoints ",
+          took(time.checkpoints));
+  if (const auto price = run.price()) {
+    text += cat("; the price is ", price_text(*price), ", at ",
+                price_text(*run.price_per_hour), " an hour");
+  }
+  if (!run.without_price.empty()) {
+    text += "; the price list has no price of " + run.without_price;
+  }
+  return text;
+}
+
+Json run_json(const PlanRun& run) {
+  const planner::RunForecast& time = run.time;
+  Json json = {{"images", time.images},
+               {"epochs", time.epochs},
+               {"steps", time.steps},
+               {"hours", time.seconds() / 3600},
+               {"images_per_second", time.images_per_second()},
+               {"training_seconds", time.training},
+               {"loading_seconds", time.loading},
+               {"first_epoch_seconds", time.first_epoch},
+               {"validation_images", time.validation_images},
+               {"validation_seconds", time.validation},
+               {"checkpoint_seconds", time.checkpoints}};
+  if (run.price_per_hour) {
+    json["price_per_hour"] = *run.price_per_hour;
+    json["price"] = *run.price();
+  }
+  return json;
+}
+
 std::string forecast_verdict(const PlanForecast& forecast) {
   const int64_t cards = forecast.basis.machines.cards();
   const double rate = forecast.images_per_second();
@@ -268,6 +366,8 @@ std::string forecast_text(const PlanForecast& forecast) {
                   part("communication", step.communication,
                        "exposed; " + milliseconds(step.hidden_communication) +
                            " more go on beside backward"),
+                  part("host", step.host,
+                       "starts sums, sums reports and votes; assumed"),
                   part("bubble", step.bubble, "a pipeline fills and drains"),
                   part("input", step.input, input)}));
   const std::string links = links_text(forecast);
@@ -286,6 +386,7 @@ Json forecast_json(const PlanForecast& forecast) {
       {"step_seconds", step.seconds()},
       {"compute_seconds", step.compute},
       {"communication_seconds", step.communication},
+      {"host_seconds", step.host},
       {"bubble_seconds", step.bubble},
       {"input_seconds", step.input},
       {"hidden_communication_seconds", step.hidden_communication},

@@ -44,6 +44,33 @@ std::optional<PlanForecast> forecast_of(
     const configs::RunConfig& config, const plan::Plan& plan,
     const std::vector<layers::LayerCost>& layers);
 
+// What the whole run takes, and costs.
+struct PlanRun {
+  planner::RunForecast time;
+  // Of all machines or cards together, from --prices; nullopt if it has none.
+  std::optional<double> price_per_hour = {};
+  // The machine or card whose price the list lacks; "" if there is no list.
+  std::string without_price = {};
+
+  std::optional<double> price() const {
+    if (!price_per_hour) return std::nullopt;
+    return time.seconds() / 3600 * *price_per_hour;
+  }
+};
+
+// Returns nullopt without a forecast, or if the number of images is unknown:
+// there is neither --data nor --images. Throws Error (exit 2) if --images is
+// wrong or has no effect, or if the price list is wrong.
+std::optional<PlanRun> run_of(const CommandLine& line,
+                              const std::optional<PlanMachines>& machines,
+                              const configs::RunConfig& config,
+                              const std::vector<layers::LayerCost>& layers,
+                              const std::optional<PlanForecast>& forecast);
+
+// "100 epochs of 118287 images take 5h12m, 630 images/s: ...".
+std::string run_sentence(const PlanRun& run);
+nlohmann::ordered_json run_json(const PlanRun& run);
+
 // "51200 images/s, 93 % of what 64 cards compute; a step takes 20 ms".
 std::string forecast_verdict(const PlanForecast& forecast);
 // The parts of a step, with the measurements and assumptions behind them.

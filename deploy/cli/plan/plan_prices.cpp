@@ -330,6 +330,8 @@ Fit fit_of(const CommandLine& line, const PlanMachines& machines,
   return fit;
 }
 
+}  // namespace
+
 std::optional<int64_t> images_given(const CommandLine& line) {
   if (!line.has("--images")) return std::nullopt;
   const std::string text = line.value_of("--images");
@@ -357,8 +359,6 @@ int64_t images_of_epoch(const std::optional<int64_t>& given, int64_t in_data,
   }
   return given.value_or(in_data);
 }
-
-}  // namespace
 
 PriceAnswer price_plans(const CommandLine& given, const AskData& ask) {
   check_beside_prices(given);
@@ -413,15 +413,13 @@ std::string name_of(const PricedMachine& machine) {
   return machine.name + (machine.number > 1 ? cat(":", machine.number) : "");
 }
 
-// Writes large prices with two decimals and small ones with four digits,
-// because an epoch may cost a hundredth of a cent.
-std::string price_text(double price) {
-  return price >= 100 ? fixed_text(price, 2) : significant_text(price, 4);
-}
-
 using Cells = std::vector<std::vector<std::string>>;
 
 }  // namespace
+
+std::string price_text(double price) {
+  return price >= 100 ? fixed_text(price, 2) : significant_text(price, 4);
+}
 
 std::string prices_text(const PriceAnswer& answer) {
   Cells measured = {

@@ -2,7 +2,8 @@
 // fits by the price of an epoch.
 //
 // The speed comes only from the list, as measured images per second; the
-// forecast of plan_forecast.h is not used here. Machines without a measured
+// forecast of plan_forecast.h, which has the price of a whole run on one kind
+// of machine, is not used here. Machines without a measured
 // speed are ranked by the price of their memory.
 #pragma once
 
@@ -67,6 +68,18 @@ struct PriceAnswer {
 // Plans for each machine of the list that --prices names. Throws Error (exit 2)
 // if the request is wrong for all of them.
 PriceAnswer price_plans(const CommandLine& line, const AskData& ask);
+
+// The value of --images; nullopt if it is not given. Throws Error (exit 2).
+std::optional<int64_t> images_given(const CommandLine& line);
+// The images of an epoch: those given, or those of the data set, of which there
+// are `in_data` (0: no data set). Throws Error (exit 2) if there are both, or
+// neither although they are needed.
+int64_t images_of_epoch(const std::optional<int64_t>& given, int64_t in_data,
+                        bool is_needed);
+
+// Writes large prices with two decimals and small ones with four digits,
+// because an epoch may cost a hundredth of a cent.
+std::string price_text(double price);
 
 std::string prices_text(const PriceAnswer& answer);
 // Makes {"exit_code", "images_per_epoch", "machines": [...]}.

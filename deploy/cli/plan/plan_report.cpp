@@ -465,6 +465,7 @@ std::string plan_report_json(const PlanReport& report) {
   json["optimizer"] = to_string(report.config.optimizer);
   json["precision"] = coordinator::precision_text(report.config);
   if (report.forecast) json["forecast"] = forecast_json(*report.forecast);
+  if (report.run) json["run"] = run_json(*report.run);
   for (size_t i = 0; i < report.stages.size(); ++i) {
     const planner::StageShare& stage = report.stages[i];
     json["stages"].push_back(

@@ -40,6 +40,7 @@ struct PlanReport {
   std::string schedule;                  // the drawing, if --show asked for it
   std::optional<PlanSegments> segments;  // only for GPUs
   std::optional<PlanForecast> forecast;  // only for a known speed
+  std::optional<PlanRun> run;            // only for known images, too
   std::string unusable;  // why the planned cards cannot train; "" if they can
 };
 

@@ -169,5 +169,58 @@ TEST(Forecast, ShardsCostMoreExchangeTheFurtherTheyGo) {
   }
 }
 
+// Backward waits for each reduce-scatter (parallel/zero/sharded_layers.cpp).
+TEST(Forecast, ScattersOfShardsAreNotHidden) {
+  ForecastRequest request = on_machines(2);
+  EXPECT_GT(forecast_step(request).hidden_communication, 0);
+  request.step.plan.zero_stage = 2;
+  EXPECT_EQ(forecast_step(request).hidden_communication, 0);
+}
+
+TEST(Forecast, TheHostsSumHasOneHopForEachDoublingOfTheMachines) {
+  const Link link = {1e12, 1e-3};
+  EXPECT_EQ(host_sum_seconds(1, 1, link), 0);
+  EXPECT_LT(host_sum_seconds(1, 8, link), 1e-4);
+  EXPECT_NEAR(host_sum_seconds(2, 1, link), 1e-3, 1e-6);
+  EXPECT_NEAR(host_sum_seconds(64, 8, link), 6e-3, 1e-4);
+  EXPECT_NEAR(host_sum_seconds(65, 8, link), 7e-3, 1e-4);
+  // 512 ranks report 28,736 bytes.
+  EXPECT_NEAR(host_sum_seconds(64, 8, {1e6, 0}), 6 * 28.736e-3, 1e-3);
+}
+
+TEST(Forecast, CardsWaitForTheirHostAndForEachOther) {
+  ForecastRequest request = on_machines(1, 1);
+  request.is_on_cards = true;
+  // The host starts ten blocks in less than the 80 ms of their work.
+  EXPECT_NEAR(forecast_step(request).seconds(), 80e-3, 1e-9);
+  for (TimedLayer& layer : request.step.layers) layer.norm_layers = 100;
+  const StepForecast alone = forecast_step(request);
+  EXPECT_GT(alone.compute, 100e-3);
+  EXPECT_DOUBLE_EQ(alone.efficiency(), 1);
+  request.replays_graphs = true;
+  EXPECT_NEAR(forecast_step(request).seconds(), 80e-3, 1e-9);
+  ForecastRequest many = on_machines(8);
+  const double elsewhere = forecast_step(many).seconds();
+  many.is_on_cards = true;
+  EXPECT_GT(forecast_step(many).seconds(), elsewhere + 0.4e-3);
+  many.replays_graphs = true;  // all sums start after backward
+  EXPECT_EQ(forecast_step(many).hidden_communication, 0);
+}
+
+// A stage's maps go through the host, however fast the cards' link is.
+TEST(Forecast, MessagesBetweenCardsGoThroughTheHost) {
+  ForecastRequest request = on_machines(1, 2);
+  request.step.plan.layout = {.pipeline_parallel_size = 2,
+                              .data_parallel_size = 1,
+                              .spatial_parallel_size = 1};
+  request.step.plan.stage_begins = {0, 5};
+  request.step.plan.micro_batch_size = 8;
+  const double fast = forecast_step(request).communication;
+  request.is_on_cards = true;
+  // Two micro-batches, each with a map and its gradient.
+  EXPECT_GT(forecast_step(request).communication,
+            fast + 4 * kThroughHost.latency_seconds * 0.9);
+}
+
 }  // namespace
 }  // namespace headroom::predict

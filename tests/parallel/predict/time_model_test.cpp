@@ -26,7 +26,7 @@ TimeRequest four_layers() {
   request.image_width = 32;
   request.plan.micro_batch_size = 8;
   request.plan.batch_norm_group_size = 1;
-  request.device = {1e9, 1e9, 0};
+  request.device = {1e9, {1e9, 0}, {1e9, 0}};
   return request;
 }
 
@@ -70,7 +70,8 @@ TEST(TimeModel, APipelineOfMoreMicroBatchesWaitsLess) {
 
 TEST(TimeModel, RanksOfAnImageExchangeItsHalos) {
   TimeRequest request = four_layers();
-  request.device.link_latency_seconds = 1e-3;
+  request.device.sums.latency_seconds = 1e-3;
+  request.device.messages.latency_seconds = 1e-3;
   const double alone = estimate_step(request).compute;
   request.plan.layout.spatial_parallel_size = 2;
   const StepEstimate step = estimate_step(request);
@@ -82,6 +83,40 @@ TEST(TimeModel, RanksOfAnImageExchangeItsHalos) {
   // Some ranks have two neighbours.
   request.plan.layout.spatial_parallel_size = 4;
   EXPECT_GT(estimate_step(request).communication, step.communication);
+}
+
+// Sums take the link of NCCL, and messages between two ranks another one.
+TEST(TimeModel, MessagesHaveTheirOwnLink) {
+  TimeRequest request = four_layers();
+  request.device.messages = {1e8, 0};
+  request.plan.layout.data_parallel_size = 2;
+  request.plan.micro_batch_size = 4;
+  EXPECT_DOUBLE_EQ(estimate_step(request).communication, 1e-9 * 4 * 4000);
+  request.plan.layout = {.pipeline_parallel_size = 2,
+                         .data_parallel_size = 1,
+                         .spatial_parallel_size = 1};
+  request.plan.stage_begins = {0, 2};
+  EXPECT_DOUBLE_EQ(estimate_step(request).communication,
+                   1e-8 * 2 * 8 * 8 * (64 * 32 / 4) * 4);
+}
+
+// Under ZeRO no rank has the whole state, so each sends what it holds to a
+// peer: all 16,000 bytes of weights, which ZeRO 3 halves, and halves of
+// momentum, average and accumulated gradients.
+TEST(TimeModel, CardsCopyStateThatOnlyOneRankHas) {
+  TimeRequest request = four_layers();
+  request.plan.layout.data_parallel_size = 2;
+  request.plan.micro_batch_size = 4;
+  request.device.is_card = true;
+  const auto copies = [&](int zero_stage) {
+    request.plan.zero_stage = zero_stage;
+    return estimate_step(request).stages.front().copies;
+  };
+  EXPECT_EQ(copies(0), 0);
+  EXPECT_DOUBLE_EQ(copies(1), 1e-9 * 16000 * 2.5);
+  EXPECT_DOUBLE_EQ(copies(3), 1e-9 * 16000 * 2);
+  request.device.is_card = false;
+  EXPECT_EQ(copies(1), 0);
 }
 
 TEST(TimeModel, MoreImagesTakeLonger) {

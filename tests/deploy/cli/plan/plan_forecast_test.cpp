@@ -37,6 +37,8 @@ PlanReport answer(const std::string& flags) {
       make_plan_report(request.config, request.expected_workers(), false);
   report.forecast =
       forecast_of(given, machines, request.config, report.plan, report.layers);
+  report.run =
+      run_of(given, machines, request.config, report.layers, report.forecast);
   return report;
 }
 
@@ -78,6 +80,16 @@ TEST(PlanForecast, EfficiencyFallsWithTheNumberOfCards) {
   }
 }
 
+// Groups of 16 images span two cards of 8. Split images would exchange rows
+// through the host instead, in each layer.
+TEST(PlanForecast, StatisticsAreNoReasonToSplitImagesOnCards) {
+  const PlanReport report = answer("--cluster p5.48xlarge:64 --batch 4096");
+  EXPECT_EQ(report.plan.layout.data_parallel_size, 512);
+  EXPECT_THAT(report.plan.reason, HasSubstr("exchanges of statistics a step"));
+  ASSERT_TRUE(report.forecast.has_value());
+  EXPECT_LT(report.forecast->step.efficiency(), 0.3);
+}
+
 TEST(PlanForecast, AMeasuredRateAndNetworkAreTaken) {
   const PlanReport report = answer(
       "--processes 4 --batch 32 --images-per-second 20 --machines 2 --network "
@@ -92,6 +104,7 @@ TEST(PlanForecast, AMeasuredRateAndNetworkAreTaken) {
   const nlohmann::ordered_json json = forecast_json(forecast);
   EXPECT_NEAR(json["compute_seconds"].get<double>() +
                   json["communication_seconds"].get<double>() +
+                  json["host_seconds"].get<double>() +
                   json["bubble_seconds"].get<double>() +
                   json["input_seconds"].get<double>(),
               json["step_seconds"].get<double>(), 1e-12);
@@ -147,6 +160,52 @@ TEST(PlanForecast, Float32IsAsSlowAsMeasured) {
   };
   EXPECT_NEAR(rate("--precision fp32"), 404, 40);
   EXPECT_NEAR(rate("--precision fp32 --tf32"), 1256, 130);
+}
+
+double number(const nlohmann::ordered_json& json, const char* key) {
+  return json.at(key).get<double>();
+}
+
+TEST(PlanForecast, ARunsTimeAndPriceAreSaidWithTheirParts) {
+  const testing::TemporaryFolder folder;
+  folder.write("prices.yaml", "g5.xlarge: 1.006\np5.48xlarge: 98.32\n");
+  const std::string prices =
+      " --prices " + (folder.path() / "prices.yaml").string();
+  const std::string flags =
+      "--cluster p5.48xlarge:2 --batch 1024 --epochs 20 --images 118287";
+  EXPECT_FALSE(answer("--cluster p5.48xlarge:2 --batch 1024").run.has_value());
+  const PlanReport report = answer(flags + prices);
+  ASSERT_TRUE(report.run.has_value());
+  const nlohmann::ordered_json json = run_json(*report.run);
+  EXPECT_EQ(number(json, "images"), 118287);
+  EXPECT_EQ(number(json, "epochs"), 20);
+  EXPECT_EQ(number(json, "steps"), 20 * 116);
+  const double seconds =
+      number(json, "training_seconds") + number(json, "loading_seconds") +
+      number(json, "first_epoch_seconds") + number(json, "validation_seconds") +
+      number(json, "checkpoint_seconds");
+  EXPECT_NEAR(number(json, "hours"), seconds / 3600, 1e-9);
+  EXPECT_NEAR(number(json, "price_per_hour"), 2 * 98.32, 1e-9);
+  EXPECT_NEAR(number(json, "price"), number(json, "hours") * 2 * 98.32, 1e-9);
+  EXPECT_THAT(run_sentence(*report.run),
+              ::testing::AllOf(
+                  ::testing::StartsWith("20 epochs of 118287 images take "),
+                  HasSubstr("; the price is "), HasSubstr(", at 196.64 an")));
+  const PlanReport other =
+      answer("--gpu H100 --batch 64 --images 1000 --epochs 1" + prices);
+  EXPECT_FALSE(other.run->price());
+  EXPECT_THAT(run_sentence(*other.run),
+              ::testing::AllOf(::testing::StartsWith("1 epoch of 1000 images"),
+                               HasSubstr("the price list has no price of")));
+  folder.write("prices.yaml", "p5.48xlarge: cheap\n");
+  EXPECT_THAT(refusal(flags + prices),
+              HasSubstr("prices.yaml:1:14: the price of p5.48xlarge is"));
+}
+
+TEST(PlanForecast, ImagesWithoutASpeedAreRefused) {
+  EXPECT_THAT(refusal("--processes 2 --batch 16 --images 100"),
+              HasSubstr("--images is for the time of a run, but no speed of a "
+                        "card is known: name machines"));
 }
 
 TEST(PlanForecast, WithoutASpeedThereIsNoForecast) {
