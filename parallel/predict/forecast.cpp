@@ -1,6 +1,7 @@
 #include "parallel/predict/forecast.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "parallel/base/units.h"
@@ -9,11 +10,14 @@
 namespace headroom::predict {
 namespace {
 
-// The same values as in worker/step: the buckets of GradientReducer, then two
-// small sums over all ranks, one for batch-norm counts and one for the vote.
+// The same values as in worker/step: the buckets of GradientReducer, the sum of
+// batch-norm counts that follows them, and the vote (StepReports), which has
+// seven numbers for each rank and eight more.
 constexpr double kBucketBytes = 4 << 20;
-constexpr double kVoteBytes = 4096;
-constexpr int kVotes = 2;
+constexpr double kCountBytes = 4096;
+double vote_bytes(int64_t ranks) {
+  return static_cast<double>((7 * ranks + 8) * int64_t{sizeof(double)});
+}
 // Backward does two of a layer's three convolutions.
 constexpr double kBackwardShare = 2.0 / 3;
 
@@ -73,7 +77,11 @@ class Forecaster {
     forecast.bubble =
         forecast.compute * static_cast<double>(stages - 1) / micro_batches_;
     forecast.compute += request_.seconds_beside_layers;
-    forecast.communication += kVotes * seconds_of_sum(ranks(), kVoteBytes);
+    forecast.communication +=
+        (request_.has_hierarchy
+             ? seconds_of_sum(ranks(), kCountBytes)
+             : host_sum_seconds(machines_, ranks(), kCountBytes)) +
+        host_sum_seconds(machines_, ranks(), vote_bytes(ranks()));
     forecast.ideal_seconds =
         work / static_cast<double>(stages) + request_.seconds_beside_layers;
     if (request_.loaded_images_per_second > 0) {
@@ -247,6 +255,22 @@ SumTime sum_time(const Machines& machines, int64_t ranks, double bytes) {
       (each == 1 ? 0 : ring(g, bytes, machines.inside)) +
       std::min(ring(k, bytes / g, share), tree(k, bytes / g, share));
   return time;
+}
+
+double host_sum_seconds(const Machines& machines, int64_t ranks, double bytes) {
+  const int64_t each = std::min(ranks, machines.cards_each);
+  const int64_t spanned =
+      std::min(machines.number, divided_up(ranks, machines.cards_each));
+  double seconds = 0;
+  if (each > 1) {
+    // The ranks of a machine meet twice. Its first rank reads what the others
+    // wrote, and each of them reads the sum.
+    seconds +=
+        messages(2, static_cast<double>(each + 1) * bytes, machines.inside);
+  }
+  const auto k = static_cast<uint64_t>(spanned);
+  const int hops = std::bit_width(k) - 1 + (std::has_single_bit(k) ? 0 : 2);
+  return seconds + messages(hops, hops * bytes, machines.between);
 }
 
 StepForecast forecast_step(const ForecastRequest& request) {

@@ -21,6 +21,11 @@
 //                  messages or a tree of 2 log2(k), sharing the machine's
 //                  network with g - 1 others
 //
+// The vote at the end of a step is summed on the host, whatever the backend:
+// in each machine's memory, then between the k machines by recursive doubling
+// (parallel/collectives/network_collectives.h): log2(k) messages of all its
+// bytes, two more if k is no power of two.
+//
 // The model assumes that all cards are equally fast and that no other job uses
 // the network. Real steps on thousands of cards take longer.
 #pragma once
@@ -54,6 +59,10 @@ struct SumTime {
 // REQUIRES: 1 <= ranks; bytes >= 0.
 SumTime sum_time(const Machines& machines, int64_t ranks, double bytes);
 
+// Time for `ranks` consecutive ranks to sum a few KiB on the host, in seconds.
+// REQUIRES: as sum_time().
+double host_sum_seconds(const Machines& machines, int64_t ranks, double bytes);
+
 struct ForecastRequest {
   // `step.device` is ignored. A layer's work is given in seconds on one card.
   TimeRequest step;
@@ -61,7 +70,8 @@ struct ForecastRequest {
   // Whether sums overlap with backward: true over a network and on cards, false
   // over memory shared by processes.
   bool overlaps = true;
-  // Whether the ranks can sum hierarchically. NCCL does; Gloo sums in a ring.
+  // Whether cards can sum hierarchically. NCCL does; sockets sum large tensors
+  // in a ring, and small ones as the vote.
   bool has_hierarchy = true;
   double seconds_beside_layers = 0;  // per step: loss, optimizer, launches
   // Images per second that one machine's loaders can supply; 0 if loaders never
