@@ -16,17 +16,21 @@
 namespace headroom::collectives {
 namespace {
 
-enum class Kind : uint64_t { kSum = 1, kMax, kGather, kBroadcast, kBarrier };
+enum class Kind : uint64_t {
+  kSum = 1,
+  kMax,
+  kSmallSum,
+  kSmallMax,
+  kGather,
+  kBroadcast,
+  kBarrier
+};
 
 // A label sent before the data of each collective, so that ranks that call
 // different collectives fail instead of mixing their data.
 uint64_t label_of(Kind kind, size_t bytes) {
   constexpr int kKindBits = 56;
   return static_cast<uint64_t>(kind) << kKindBits | bytes;
-}
-
-uint64_t label_of_sum(ReduceOp op, size_t bytes) {
-  return label_of(op == ReduceOp::kSum ? Kind::kSum : Kind::kMax, bytes);
 }
 
 Bytes bytes_of_label(uint64_t& label) {
@@ -140,7 +144,11 @@ void reduce_between_machines(NetworkGroup& group, at::ScalarType type,
   const int size = static_cast<int>(leaders.size());
   const int here = position_of(group.rank(), leaders);
   const int paired = power_of_two_below(size);
-  SmallMessages messages(group, label_of_sum(op, values.size()), values);
+  SmallMessages messages(
+      group,
+      label_of(op == ReduceOp::kSum ? Kind::kSmallSum : Kind::kSmallMax,
+               values.size()),
+      values);
   if (here >= paired) {
     const int other = leaders[here - paired];
     messages.send(other);
@@ -223,7 +231,10 @@ void reduce_around_ring(NetworkGroup& group, const at::Tensor& tensor,
   const int rank = group.rank(), size = group.size();
   const int left = (rank + size - 1) % size, right = (rank + 1) % size;
   const Bytes whole = bytes_of(tensor);
-  check_same(group, label_of_sum(op, whole.size()), left, right);
+  check_same(
+      group,
+      label_of(op == ReduceOp::kSum ? Kind::kSum : Kind::kMax, whole.size()),
+      left, right);
   const Chunks chunks(whole, tensor.element_size(), size);
   for (int i = 0; i + 1 < size; ++i) {
     const Bytes own = chunks[rank + 2 + i];

@@ -24,7 +24,7 @@
 // The vote at the end of a step is summed on the host, whatever the backend:
 // in each machine's memory, then between the k machines by recursive doubling
 // (parallel/collectives/network_collectives.h): log2(k) messages of all its
-// bytes, two more if k is no power of two.
+// bytes, at most two more if k is no power of two.
 //
 // The model assumes that all cards are equally fast and that no other job uses
 // the network. Real steps on thousands of cards take longer.
