@@ -4,7 +4,9 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,9 +34,9 @@ struct NetworkOptions {
 
 // Makes the communicator of all ranks of a generation. kAuto means kGloo
 // (make_network_communicator), even under mpirun: MPI cannot recover from a
-// failure, so it must be requested. Ranks of one host sum through shared
-// memory. kNccl means kGloo here, because NCCL takes only device tensors
-// (make_device_host_communicator). MPI ignores `store` and `prefix`.
+// failure, so it must be requested. Ranks of one machine share memory
+// (share_memory). kNccl means kGloo here, because NCCL takes only device
+// tensors (make_device_host_communicator). MPI ignores `store` and `prefix`.
 std::unique_ptr<Communicator> make_communicator(
     plan::Backend backend, std::shared_ptr<KeyValueStore> store,
     const std::string& prefix, int rank, int size,
@@ -53,19 +55,25 @@ std::unique_ptr<Communicator> make_network_communicator(
     std::shared_ptr<KeyValueStore> store, const std::string& prefix, int rank,
     int size, const NetworkOptions& options = {});
 
-// Ranks of one host sum, gather and scatter through shared memory; messages
-// between two ranks use `network`. Returns `network` itself if its ranks cannot
-// share memory, because they are on several hosts, in several containers, or of
-// several users. Each part of a split() decides separately.
+// If all ranks are on one machine, they sum, gather and scatter through shared
+// memory; messages between two ranks use `network`. If they are on several
+// machines, small sums go through the memory of each machine and then between
+// the machines (network_collectives.h), and everything else uses `network`. The
+// same if ranks of one machine cannot share memory, because they are in several
+// containers or of several users: each container counts as a machine. Each part
+// of a split() decides separately.
 //
-// Sums are computed in rank order, each element by one rank, in parts of
-// SharedGroup::kPartBytes; no other memory is allocated. An asynchronous sum
-// is computed by the ranks' own threads in the next wait() or collective:
-// backward uses all cores, and another thread would slow it down.
+// On one machine sums are computed in rank order, each element by one rank, in
+// parts of SharedGroup::kPartBytes; no other memory is allocated. An
+// asynchronous sum is computed by the ranks' own threads in the next wait() or
+// collective: backward uses all cores, and another thread would slow it down.
 //
 // `timeout` limits each meeting of all ranks; use the timeout of `network`.
+// Ranks that pass the same `machine` count as ranks of one machine; a test
+// passes numbers of its own.
 std::unique_ptr<Communicator> share_memory(
-    std::unique_ptr<Communicator> network, std::chrono::milliseconds timeout);
+    std::unique_ptr<Communicator> network, std::chrono::milliseconds timeout,
+    std::optional<int64_t> machine = {});
 
 // Ranks are the processes that mpirun started, one per slot; `rank` may differ
 // from MPI's rank. Loads libheadroom_mpi.so (mpi_plugin.h) and initialises MPI

@@ -1,12 +1,11 @@
 #include <ATen/core/Tensor.h>
 
-#include <algorithm>
 #include <condition_variable>
 #include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <span>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -18,171 +17,12 @@
 #include "parallel/base/text.h"
 #include "parallel/collectives/backend.h"
 #include "parallel/collectives/backend_parts.h"
+#include "parallel/collectives/network_collectives.h"
 #include "parallel/collectives/network_group.h"
 #include "parallel/collectives/tensor_port.h"
 
 namespace headroom::collectives {
 namespace {
-
-// --- one rank's part of each collective --------------------------------------
-
-enum class Kind : uint64_t { kSum = 1, kMax, kGather, kBroadcast, kBarrier };
-
-// A label sent before the data of each collective, so that ranks that call
-// different collectives fail instead of mixing their data.
-uint64_t label_of(Kind kind, size_t bytes) {
-  constexpr int kKindBits = 56;
-  return static_cast<uint64_t>(kind) << kKindBits | bytes;
-}
-
-Bytes bytes_of_label(uint64_t& label) {
-  return std::as_writable_bytes(std::span(&label, 1));
-}
-
-// Sends this rank's label to the rank `to` and compares the label from the rank
-// `from`; -1 means no rank.
-void check_same(NetworkGroup& group, uint64_t label, int to, int from) {
-  uint64_t own = label, others = label;
-  group.exchange(to, to < 0 ? Bytes() : bytes_of_label(own), from,
-                 from < 0 ? Bytes() : bytes_of_label(others));
-  if (others == label) return;
-  throw std::runtime_error(
-      cat("rank ", from,
-          " calls another operation, or has another number "
-          "of bytes"));
-}
-
-template <typename Scalar>
-void combine(ReduceOp op, Bytes own, Bytes others) {
-  auto* const target = reinterpret_cast<Scalar*>(own.data());
-  const auto* const values = reinterpret_cast<const Scalar*>(others.data());
-  const size_t count = others.size() / sizeof(Scalar);
-  if (op == ReduceOp::kSum) {
-    for (size_t i = 0; i < count; ++i) target[i] += values[i];
-  } else {
-    for (size_t i = 0; i < count; ++i) {
-      target[i] = std::max(target[i], values[i]);
-    }
-  }
-}
-
-void combine(at::ScalarType type, ReduceOp op, Bytes own, Bytes others) {
-  switch (type) {
-    case at::kFloat:
-      return combine<float>(op, own, others);
-    case at::kDouble:
-      return combine<double>(op, own, others);
-    case at::kLong:
-      return combine<int64_t>(op, own, others);
-    default:  // other types were refused by flat_view
-      return combine<uint8_t>(op, own, others);
-  }
-}
-
-// Divides a tensor into one chunk per rank; the last chunks may be shorter or
-// empty. Chunk bounds and the order of sums are Gloo's, so training gives the
-// same bits as with Gloo.
-class Chunks {
- public:
-  Chunks(Bytes whole, size_t width, int ranks) : whole_(whole), ranks_(ranks) {
-    const auto up_to = [](size_t value, size_t unit) {
-      return (value + unit - 1) / unit * unit;
-    };
-    constexpr size_t kLargestSegment = 1 << 20;  // a multiple of every width
-    const auto size = static_cast<size_t>(ranks);
-    const size_t segments =
-        up_to(std::max((whole.size() + kLargestSegment - 1) / kLargestSegment,
-                       2 * size),
-              size);
-    bytes_ = segments / size *
-             up_to((whole.size() + segments - 1) / segments, width);
-  }
-  Bytes operator[](int index) const {
-    const size_t begin =
-        std::min(whole_.size(), static_cast<size_t>(index % ranks_) * bytes_);
-    return whole_.subspan(begin, std::min(bytes_, whole_.size() - begin));
-  }
-
- private:
-  const Bytes whole_;
-  const int ranks_;
-  size_t bytes_;
-};
-
-// Each chunk passes once round the ring, from rank to previous rank, and every
-// rank adds its values: rank r gets the sum of chunk r. Then the sums pass
-// round the ring.
-void reduce_around_ring(NetworkGroup& group, const at::Tensor& tensor,
-                        ReduceOp op) {
-  const int rank = group.rank(), size = group.size();
-  const int left = (rank + size - 1) % size, right = (rank + 1) % size;
-  const Bytes whole = bytes_of(tensor);
-  check_same(
-      group,
-      label_of(op == ReduceOp::kSum ? Kind::kSum : Kind::kMax, whole.size()),
-      left, right);
-  const Chunks chunks(whole, tensor.element_size(), size);
-  for (int i = 0; i + 1 < size; ++i) {
-    const Bytes own = chunks[rank + 2 + i];
-    group.exchange(left, chunks[rank + 1 + i], right, own.size(),
-                   [&](size_t offset, Bytes piece) {
-                     combine(tensor.scalar_type(), op,
-                             own.subspan(offset, piece.size()), piece);
-                   });
-  }
-  for (int i = 0; i + 1 < size; ++i) {
-    group.exchange(left, chunks[rank + i], right, chunks[rank + 1 + i]);
-  }
-}
-
-void gather_around_ring(NetworkGroup& group, Bytes whole) {
-  const int rank = group.rank(), size = group.size();
-  const int left = (rank + size - 1) % size, right = (rank + 1) % size;
-  check_same(group, label_of(Kind::kGather, whole.size()), left, right);
-  const size_t part = whole.size() / static_cast<size_t>(size);
-  const auto part_of = [&](int index) {
-    return whole.subspan(static_cast<size_t>(index % size) * part, part);
-  };
-  for (int i = 0; i + 1 < size; ++i) {
-    group.exchange(left, part_of(rank + i), right, part_of(rank + 1 + i));
-  }
-}
-
-// Sends along a binomial tree: a rank that has received the bytes sends them to
-// one rank after another, each at half the distance of the one before.
-void broadcast_down_tree(NetworkGroup& group, Bytes whole, int root) {
-  const int size = group.size();
-  const int place = (group.rank() - root + size) % size;
-  const auto rank_at = [&](int other) { return (other + root) % size; };
-  const uint64_t label = label_of(Kind::kBroadcast, whole.size());
-  int distance = 1;
-  for (; distance < size; distance *= 2) {
-    if ((place & distance) == 0) continue;
-    const int parent = rank_at(place - distance);
-    check_same(group, label, -1, parent);
-    group.exchange(-1, {}, parent, whole);
-    break;
-  }
-  for (distance /= 2; distance > 0; distance /= 2) {
-    if (place + distance >= size) continue;
-    const int child = rank_at(place + distance);
-    check_same(group, label, child, -1);
-    group.exchange(child, whole, -1, Bytes());
-  }
-}
-
-// A barrier. After the step with distance d, this rank and the 2d - 1 ranks
-// before it have arrived.
-void meet(NetworkGroup& group) {
-  const int size = group.size();
-  for (int distance = 1; distance < size; distance *= 2) {
-    check_same(group, label_of(Kind::kBarrier, static_cast<size_t>(distance)),
-               (group.rank() + distance) % size,
-               (group.rank() + size - distance) % size);
-  }
-}
-
-// --- the communicator --------------------------------------------------------
 
 class SocketWork final : public Work {
  public:
@@ -211,7 +51,7 @@ class AllWorks final : public Work {
   std::vector<std::unique_ptr<Work>> works_;
 };
 
-class NetworkCommunicator final : public Communicator {
+class NetworkCommunicator final : public SocketCommunicator {
  public:
   NetworkCommunicator(GroupMembers members, const NetworkOptions& options)
       : members_(as_connected(std::move(members), options)),
@@ -225,7 +65,11 @@ class NetworkCommunicator final : public Communicator {
                                          ReduceOp op) override {
     return begin("all_reduce",
                  [flat = flat_view(tensor), op](NetworkGroup& group) {
-                   reduce_around_ring(group, flat, op);
+                   if (is_small_sum(flat, group.size())) {
+                     reduce_by_doubling(group, flat, op);
+                   } else {
+                     reduce_around_ring(group, flat, op);
+                   }
                  });
   }
 
@@ -304,7 +148,20 @@ class NetworkCommunicator final : public Communicator {
           members_.world_ranks[static_cast<size_t>(rank)]);
     }
     if (part.ranks.size() == 1) return make_single_communicator();
-    return std::make_unique<NetworkCommunicator>(std::move(members), options_);
+    auto ranks =
+        std::make_unique<NetworkCommunicator>(std::move(members), options_);
+    if (!machine_) return ranks;
+    return share_memory(std::move(ranks), options_.timeout, *machine_);
+  }
+
+  void sum_by_machine(SharedGroup::Machines machines,
+                      int64_t machine) override {
+    machine_ = machine;
+    const std::vector<int> partners = sum_partners(machines.leaders, rank());
+    // A peer connects after the barrier, when this rank's port is open.
+    const TensorPort::Opening opening(*members_.port);
+    barrier();
+    group_->use(std::move(machines), partners);
   }
 
  private:
@@ -330,6 +187,7 @@ class NetworkCommunicator final : public Communicator {
   const NetworkOptions options_;
   const std::shared_ptr<NetworkGroup> group_;
   int64_t num_splits_ = 0;
+  std::optional<int64_t> machine_;  // set by sum_by_machine()
 };
 
 // Reads the secret and all ranks' addresses. The store cannot be interrupted,

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 #include <exception>
+#include <numeric>
 #include <set>
 #include <stdexcept>
 #include <utility>
@@ -30,10 +31,6 @@ uint64_t id_of(const std::string& name) {
     hash = (hash ^ static_cast<unsigned char>(letter)) * 1099511628211ULL;
   }
   return hash;
-}
-
-std::string timed_out(milliseconds limit) {
-  return cat("timed out after ", limit.count(), " ms");
 }
 
 std::string closed_by(int peer) {
@@ -78,6 +75,8 @@ NetworkGroup::NetworkGroup(GroupMembers members, milliseconds timeout)
       timeout_(timeout),
       opening_(std::make_unique<TensorPort::Opening>(*members_.port)),
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  machines_.leaders.resize(members_.world_ranks.size());
+  std::iota(machines_.leaders.begin(), machines_.leaders.end(), 0);
   members_.port->attach(id_, [this](int peer, Channel channel, Socket socket) {
     keep(peer, channel, std::move(socket));
   });
@@ -115,10 +114,28 @@ void NetworkGroup::connect() {
   for (int peer = 0; peer < size() && members_.is_full_mesh; ++peer) {
     if (peer != rank()) wanted.emplace(peer, Channel::kMessages);
   }
+  connect_or_throw({wanted.begin(), wanted.end()});
+}
+
+void NetworkGroup::use(SharedGroup::Machines machines,
+                       const std::vector<int>& partners) {
+  Wanted wanted;
+  {
+    const std::lock_guard lock(mutex_);
+    machines_ = std::move(machines);
+    for (const int peer : partners) {
+      const std::pair one(peer, Channel::kCollectives);
+      if (!by_peer_.contains(one)) wanted.push_back(one);
+    }
+  }
+  connect_or_throw(wanted);
+}
+
+void NetworkGroup::connect_or_throw(const Wanted& wanted) {
   const PeerWait visible;
   const AbortableWait abortable([this] { fail("aborted: a peer is lost"); });
   try {
-    connect_with({wanted.begin(), wanted.end()});
+    connect_with(wanted);
   } catch (const std::exception& error) {
     fail(error.what());
   }
@@ -129,12 +146,11 @@ void NetworkGroup::connect() {
 }
 
 // Of two ranks, the one with the higher number connects to the other.
-void NetworkGroup::connect_with(
-    const std::vector<std::pair<int, Channel>>& wanted) {
+void NetworkGroup::connect_with(const Wanted& wanted) {
   PeerPatience patience(timeout_, Clock::now());
   const auto is_over = [&] {
     if (patience.is_over(Clock::now(), PeerNews::a_peer_works())) {
-      fail(timed_out(timeout_));
+      fail(cat("timed out after ", timeout_.count(), " ms"));
     }
     return has_failed();
   };
@@ -225,6 +241,7 @@ void NetworkGroup::fail(const std::string& reason) {
     has_failed_ = true;
     // Ends all waits on these sockets.
     for (const Socket& socket : sockets_) shutdown(socket.get(), SHUT_RDWR);
+    if (machines_.here != nullptr) machines_.here->abort(reason);
   }
   changed_.notify_all();
   wake();
@@ -249,7 +266,7 @@ void NetworkGroup::await(Operation& operation, const char* name) {
                                         is_done)) {
       if (!patience.is_over(Clock::now(), PeerNews::a_peer_works())) continue;
       lock.unlock();
-      fail(timed_out(timeout_));
+      fail(timed_out(operation));
       lock.lock();
     }
     failure = operation.failure_;
@@ -257,6 +274,13 @@ void NetworkGroup::await(Operation& operation, const char* name) {
   if (failure.empty()) return;
   throw CommunicationError(
       cat("rank ", rank(), " of ", size(), ", ", name, ": ", failure));
+}
+
+std::string NetworkGroup::timed_out(const Operation& operation) const {
+  const std::string text = cat("timed out after ", timeout_.count(), " ms");
+  int awaited = operation.awaited_;
+  if (awaited < 0 && machine() != nullptr) awaited = machine()->awaited();
+  return awaited < 0 ? text : cat(text, ", waiting for rank ", awaited);
 }
 
 // --- collectives -------------------------------------------------------------
@@ -288,6 +312,7 @@ void NetworkGroup::run_collectives() {
       task = std::move(tasks_.front());
       tasks_.pop_front();
     }
+    running_ = task.operation.get();
     try {
       if (!has_failed()) task.body();
     } catch (const std::exception& error) {
@@ -306,8 +331,15 @@ int NetworkGroup::collective_socket(int peer) const {
   return found->second;
 }
 
+// Notes for messages whom the running collective waits for; -1: nobody.
+void NetworkGroup::note_wait(int peer) {
+  running_->awaited_ = peer;
+  if (machine() != nullptr) machine()->note_wait(peer);
+}
+
 void NetworkGroup::exchange(int to, Bytes out, int from, size_t size,
                             const Take& take) {
+  note_wait(size == 0 ? to : from);
   piece_.resize(kStagingBytes);
   const int target = out.empty() ? -1 : collective_socket(to);
   const int source = size == 0 ? -1 : collective_socket(from);
@@ -330,9 +362,13 @@ void NetworkGroup::exchange(int to, Bytes out, int from, size_t size,
                         {taken < size ? source : -1, POLLIN, 0}};
     poll(waiting, 2, -1);
   }
+  note_wait(-1);
 }
 
-void NetworkGroup::exchange(int to, Bytes out, int from, Bytes in) {
+void NetworkGroup::exchange(int to, Bytes out, int from, Bytes in,
+                            const Look& look) {
+  note_wait(in.empty() ? to : from);
+  const Bytes all = in;
   const int target = out.empty() ? -1 : collective_socket(to);
   const int source = in.empty() ? -1 : collective_socket(from);
   while (!out.empty() || !in.empty()) {
@@ -341,11 +377,13 @@ void NetworkGroup::exchange(int to, Bytes out, int from, Bytes in) {
     const size_t came = receive_some(source, in, from);
     out = out.subspan(sent);
     in = in.subspan(came);
+    if (came > 0 && look) look(all.first(all.size() - in.size()));
     if (sent > 0 || came > 0) continue;
     pollfd waiting[] = {{out.empty() ? -1 : target, POLLOUT, 0},
                         {in.empty() ? -1 : source, POLLIN, 0}};
     poll(waiting, 2, -1);
   }
+  note_wait(-1);
 }
 
 // --- messages ----------------------------------------------------------------
@@ -360,6 +398,7 @@ NetworkGroup::Handle NetworkGroup::receive(const at::Tensor& tensor, int from) {
 
 NetworkGroup::Handle NetworkGroup::issue(Message message) {
   auto operation = std::make_shared<Operation>();
+  operation->awaited_ = message.peer;
   message.operation = operation;
   {
     const std::lock_guard lock(mutex_);

@@ -10,7 +10,8 @@
 //
 // The first failure of any kind ends the group on this rank: all its
 // connections are closed, which makes the peers fail at once too, and every
-// operation in progress fails with the reason.
+// operation in progress fails with the reason. The ranks of a machine that
+// share memory for sums (use()) fail at once too.
 //
 // Threads: any; several threads may call await() at the same time.
 #pragma once
@@ -31,6 +32,7 @@
 #include <thread>
 #include <vector>
 
+#include "parallel/collectives/shared_group.h"
 #include "parallel/collectives/tensor_port.h"
 
 namespace headroom::collectives {
@@ -54,6 +56,7 @@ class Operation {
   std::condition_variable changed_;
   bool is_done_ = false;
   std::string failure_;
+  std::atomic<int> awaited_ = -1;  // the rank from which data is expected
 };
 
 struct GroupMembers {
@@ -73,8 +76,19 @@ class NetworkGroup {
   NetworkGroup(const NetworkGroup&) = delete;
   NetworkGroup& operator=(const NetworkGroup&) = delete;
 
+  // Sums use `machines` from now on. Connects this rank with `partners` for
+  // collectives; they do the same at the same time, and their ports are open.
+  // No operation may be in progress. Throws CommunicationError.
+  void use(SharedGroup::Machines machines, const std::vector<int>& partners);
+
   int rank() const { return members_.rank; }
   int size() const { return static_cast<int>(members_.world_ranks.size()); }
+
+  // This machine's ranks, if they share memory for sums, or null.
+  SharedGroup* machine() const { return machines_.here.get(); }
+  // The ranks that sum over the network, in ascending order: all ranks, or each
+  // machine's lowest.
+  const std::vector<int>& leaders() const { return machines_.leaders; }
 
   using Handle = std::shared_ptr<Operation>;
   // Runs `body` after all earlier collectives. `body` owns its tensors, and
@@ -97,8 +111,11 @@ class NetworkGroup {
   // or receiving.
   using Take = std::function<void(size_t offset, Bytes piece)>;
   void exchange(int to, Bytes out, int from, size_t size, const Take& take);
-  // Like the other exchange(), but receives into `in`.
-  void exchange(int to, Bytes out, int from, Bytes in);
+  // Like the other exchange(), but receives into `in`. `look` is called with
+  // all bytes that have arrived, whenever there are more.
+  using Look = std::function<void(Bytes arrived)>;
+  void exchange(int to, Bytes out, int from, Bytes in,
+                const Look& look = nullptr);
 
  private:
   struct Message {
@@ -126,8 +143,10 @@ class NetworkGroup {
     Handle operation;
   };
 
+  using Wanted = std::vector<std::pair<int, Channel>>;
   void connect();
-  void connect_with(const std::vector<std::pair<int, Channel>>& wanted);
+  void connect_or_throw(const Wanted& wanted);
+  void connect_with(const Wanted& wanted);
   Socket connect_to(int peer, Channel channel,
                     const std::function<bool()>& is_over) const;
   Socket welcomed(int peer, Channel channel, Socket socket,
@@ -135,6 +154,8 @@ class NetworkGroup {
   int connected(int peer, Channel channel);
   void keep(int peer, Channel channel, Socket socket);
   int collective_socket(int peer) const;
+  void note_wait(int peer);
+  std::string timed_out(const Operation& operation) const;
   bool has_failed() const { return has_failed_; }
   std::string reason() const;
   Handle issue(Message message);
@@ -153,11 +174,13 @@ class NetworkGroup {
   std::unique_ptr<TensorPort::Opening> opening_;
   Socket wake_;                   // an eventfd
   std::vector<std::byte> piece_;  // buffer of the collectives thread
+  Operation* running_ = nullptr;  // the collectives thread's operation
   std::atomic<bool> has_failed_ = false;
 
   mutable std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
   std::string reason_;
+  SharedGroup::Machines machines_;  // changed by use() only
   bool is_ending_ = false;
   std::vector<Socket> sockets_;  // open until the group is destroyed
   std::map<std::pair<int, Channel>, int> by_peer_;

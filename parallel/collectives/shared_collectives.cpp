@@ -14,6 +14,7 @@
 #include "parallel/base/memory_category.h"
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
+#include "parallel/collectives/backend_parts.h"
 #include "parallel/collectives/gather.h"
 
 namespace headroom::collectives {
@@ -26,30 +27,6 @@ struct Offer {
   int64_t is_ready = 0;
   SegmentAddress address;
 };
-
-// Reduces element-wise in the order of the parts, so that the same values give
-// the same bits: target[i] = parts[0][i] op parts[1][i] op …; `target` may be
-// one of the parts.
-template <typename Scalar>
-void reduce_parts(std::span<const Scalar* const> parts, ReduceOp op,
-                  int64_t count, Scalar* target) {
-  // A piece of this many elements stays in the first-level cache.
-  constexpr int64_t kPiece = 1024;
-  std::array<Scalar, kPiece> sum;
-  for (int64_t begin = 0; begin < count; begin += kPiece) {
-    const int64_t size = std::min(kPiece, count - begin);
-    std::copy_n(parts[0] + begin, size, sum.begin());
-    for (size_t part = 1; part < parts.size(); ++part) {
-      const Scalar* const values = parts[part] + begin;
-      if (op == ReduceOp::kSum) {
-        for (int64_t i = 0; i < size; ++i) sum[i] += values[i];
-      } else {
-        for (int64_t i = 0; i < size; ++i) sum[i] = std::max(sum[i], values[i]);
-      }
-    }
-    std::copy_n(sum.begin(), size, target + begin);
-  }
-}
 
 enum Operation : int64_t {
   kSum,
@@ -70,35 +47,6 @@ constexpr int64_t kSmallBytes = 16 << 10;
 // a result is still in the first-level cache when it is copied to the peers.
 // The size is a multiple of the cache line.
 constexpr int64_t kPieceBytes = 8 << 10;
-
-// Calls body(zero of the tensor's type).
-template <typename Body>
-void for_type(at::ScalarType type, const Body& body) {
-  switch (type) {
-    case at::kFloat:
-      return body(float{});
-    case at::kDouble:
-      return body(double{});
-    case at::kLong:
-      return body(int64_t{});
-    default:  // other types were refused by flat_view
-      return body(uint8_t{});
-  }
-}
-
-// Reduces the parts' elements [begin, end) and writes the results to `target`.
-void reduce(at::ScalarType type, const std::vector<std::byte*>& parts,
-            ReduceOp op, int64_t begin, int64_t end, std::byte* target) {
-  for_type(type, [&](auto zero) {
-    using Scalar = decltype(zero);
-    std::vector<const Scalar*> values;
-    for (std::byte* part : parts) {
-      values.push_back(reinterpret_cast<const Scalar*>(part) + begin);
-    }
-    reduce_parts<Scalar>(values, op, end - begin,
-                         reinterpret_cast<Scalar*>(target));
-  });
-}
 
 // Calls body(data, bytes, count) for each piece of at most `largest_bytes`.
 template <typename Body>
@@ -205,8 +153,8 @@ void SharedCollectives::reduce_in_place(const at::Tensor& flat, ReduceOp op,
   for (int64_t piece = first; piece < last; ++piece) {
     const int64_t begin = piece * kPieceBytes;
     const int64_t end = std::min(begin + kPieceBytes, bytes);
-    reduce(flat.scalar_type(), place.parts, op, begin / width, end / width,
-           mine + begin);
+    reduce_parts(flat.scalar_type(), place.parts, op, begin / width,
+                 end / width, mine + begin);
     for (std::byte* part : place.parts) {
       if (part != mine) std::memcpy(part + begin, mine + begin, end - begin);
     }
@@ -215,30 +163,31 @@ void SharedCollectives::reduce_in_place(const at::Tensor& flat, ReduceOp op,
 }
 
 void SharedCollectives::reduce_staged(const at::Tensor& flat, ReduceOp op) {
-  in_pieces(
-      flat, SharedGroup::kPartBytes,
-      [&](std::byte* data, int64_t bytes, int64_t count) {
-        const auto& parts =
-            group_.begin({op == ReduceOp::kSum ? kSum : kMax, count});
-        std::memcpy(parts[group_.rank()], data, bytes);
-        group_.meet("all_reduce");
-        if (bytes <= kSmallBytes) {
-          reduce(flat.scalar_type(), parts, op, 0, count, data);
-          return;
-        }
-        const int64_t begin = count * group_.rank() / group_.size();
-        const int64_t end = count * (group_.rank() + 1) / group_.size();
-        const int64_t width = bytes / count;
-        reduce(flat.scalar_type(), parts, op, begin, end, data + begin * width);
-        for (std::byte* part : parts) {
-          std::memcpy(part + begin * width, data + begin * width,
-                      (end - begin) * width);
-        }
-        group_.meet("all_reduce");
-        std::memcpy(data, parts[group_.rank()], begin * width);
-        std::memcpy(data + end * width, parts[group_.rank()] + end * width,
-                    bytes - end * width);
-      });
+  in_pieces(flat, SharedGroup::kPartBytes,
+            [&](std::byte* data, int64_t bytes, int64_t count) {
+              const auto& parts =
+                  group_.begin({op == ReduceOp::kSum ? kSum : kMax, count});
+              std::memcpy(parts[group_.rank()], data, bytes);
+              group_.meet("all_reduce");
+              if (bytes <= kSmallBytes) {
+                reduce_parts(flat.scalar_type(), parts, op, 0, count, data);
+                return;
+              }
+              const int64_t begin = count * group_.rank() / group_.size();
+              const int64_t end = count * (group_.rank() + 1) / group_.size();
+              const int64_t width = bytes / count;
+              reduce_parts(flat.scalar_type(), parts, op, begin, end,
+                           data + begin * width);
+              for (std::byte* part : parts) {
+                std::memcpy(part + begin * width, data + begin * width,
+                            (end - begin) * width);
+              }
+              group_.meet("all_reduce");
+              std::memcpy(data, parts[group_.rank()], begin * width);
+              std::memcpy(data + end * width,
+                          parts[group_.rank()] + end * width,
+                          bytes - end * width);
+            });
 }
 
 void SharedCollectives::all_gather(const at::Tensor& whole,
@@ -272,8 +221,9 @@ void SharedCollectives::reduce_scatter(const at::Tensor& part,
                             source + rank * part_bytes + offset, bytes);
               }
               group_.meet("reduce_scatter");
-              reduce(part.scalar_type(), parts, ReduceOp::kSum,
-                     group_.rank() * count, (group_.rank() + 1) * count, data);
+              reduce_parts(part.scalar_type(), parts, ReduceOp::kSum,
+                           group_.rank() * count, (group_.rank() + 1) * count,
+                           data);
               offset += bytes;
             });
 }

@@ -14,6 +14,8 @@
 #include <functional>
 #include <new>
 #include <optional>
+#include <set>
+#include <utility>
 
 #include "parallel/base/check.h"
 #include "parallel/base/peer_wait.h"
@@ -21,12 +23,8 @@
 #include "parallel/collectives/gather.h"
 
 namespace headroom::collectives {
-namespace {
 
-// A number that is equal in two processes only if they can share memory (up to
-// a chance of 2^-64): same host, same process-number namespace (container),
-// same user.
-int64_t host_identity() {
+int64_t memory_identity() {
   // The kernel generates a new boot_id at every boot.
   std::string identity;
   std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), identity);
@@ -38,6 +36,8 @@ int64_t host_identity() {
   return static_cast<int64_t>(std::hash<std::string>{}(identity));
 }
 
+namespace {
+constexpr size_t kReasonBytes = 512;
 }  // namespace
 
 // The start of every segment. Peers read it in their own mapping, so it has no
@@ -46,12 +46,15 @@ struct SharedGroup::Shared {
   // Fields of the segment's owner.
   alignas(64) std::atomic<uint64_t> meetings;  // meetings the owner reached
   std::atomic<uint32_t> has_left;
+  std::atomic<int32_t> waits_for = -1;  // see note_wait()
   Signature signatures[2];
 
   // Fields of the group, used only in rank 0's segment.
   alignas(64) std::atomic<uint32_t> activity;  // futex; counts changes
   std::atomic<uint32_t> sleepers;
   std::atomic<uint32_t> has_failed;
+  std::atomic<uint32_t> has_reason;  // one rank writes the reason, once
+  char reason[kReasonBytes];
 };
 
 namespace {
@@ -83,7 +86,7 @@ void futex_wake_all(std::atomic<uint32_t>& word) {
 
 // The data that each rank sends to the others to connect.
 struct Invitation {
-  int64_t host = 0;
+  int64_t machine = 0;
   int64_t is_ready = 0;
   SegmentAddress address;
 };
@@ -104,15 +107,14 @@ SharedGroup::Shared& SharedGroup::Member::shared() const {
   return *std::launder(reinterpret_cast<Shared*>(segment.data()));
 }
 
-std::unique_ptr<SharedGroup> SharedGroup::connect(
-    Communicator& ranks, std::chrono::milliseconds timeout,
-    std::string& reason) {
+SharedGroup::Machines SharedGroup::connect(Communicator& ranks, int64_t machine,
+                                           std::chrono::milliseconds timeout,
+                                           std::string& reason) {
   static_assert(sizeof(Shared) <= kBookkeepingBytes);
   static_assert(std::atomic<uint64_t>::is_always_lock_free &&
                 std::atomic<uint32_t>::is_always_lock_free);
-  std::unique_ptr<SharedGroup> group(new SharedGroup(ranks.rank(), timeout));
   std::optional<SharedSegment> own;
-  Invitation mine{host_identity(), 0, {}};
+  Invitation mine{machine, 0, {}};
   reason.clear();
   try {
     own = SharedSegment::create(segment_bytes());
@@ -123,45 +125,57 @@ std::unique_ptr<SharedGroup> SharedGroup::connect(
     reason = error.text();
   }
   const std::vector<Invitation> all = tell_all(ranks, mine);
-  bool can = true;
-  for (const Invitation& one : all) {
-    if (one.host != mine.host) {
-      reason = "the ranks are on several hosts";
-    } else if (one.is_ready == 0 && reason.empty()) {
-      reason = "a peer has none to share";
-    }
-    can &= one.host == mine.host && one.is_ready != 0;
+  Machines machines;
+  std::set<int64_t> met;
+  std::vector<int> names;
+  std::vector<SegmentAddress> addresses;
+  int position = 0;
+  bool can = true;  // equal on all ranks
+  for (int rank = 0; rank < ranks.size(); ++rank) {
+    const Invitation& one = all[static_cast<size_t>(rank)];
+    can &= one.is_ready != 0;
+    if (met.insert(one.machine).second) machines.leaders.push_back(rank);
+    if (one.machine != machine) continue;
+    if (rank == ranks.rank()) position = static_cast<int>(names.size());
+    names.push_back(rank);
+    addresses.push_back(one.address);
   }
-  if (!can) return nullptr;  // `can` is equal on all ranks
+  // Each rank is alone on its machine.
+  if (met.size() == all.size()) return machines;
+  if (can && names.size() > 1) {
+    machines.here.reset(
+        new SharedGroup(position, std::move(names), ranks.size(), timeout));
+    try {
+      machines.here->open(std::move(*own), addresses);
+    } catch (const Error& error) {
+      reason = error.text();
+      can = false;
+    }
+  }
+  if (all_agree(ranks, can)) return machines;
+  if (reason.empty()) reason = "a peer cannot";
+  return {};
+}
 
-  try {
-    for (int rank = 0; rank < ranks.size(); ++rank) {
-      const SegmentAddress& address = all[static_cast<size_t>(rank)].address;
-      if (rank == ranks.rank()) {
-        group->members_.push_back({std::move(*own), -1});
-        continue;
-      }
-      // Watch the process before opening: if the token then matches, the
-      // watched process is the peer.
-      const int watched =
-          address.process == getpid() ? -1 : watch_process(address.process);
-      group->members_.push_back(
-          {SharedSegment::open(address, segment_bytes()), watched});
+void SharedGroup::open(SharedSegment own,
+                       const std::vector<SegmentAddress>& addresses) {
+  for (const SegmentAddress& address : addresses) {
+    if (static_cast<int>(members_.size()) == rank_) {
+      members_.push_back({std::move(own), -1});
+      continue;
     }
-  } catch (const Error& error) {
-    reason = error.text();
-    can = false;
+    // Watch the process before opening: if the token then matches, the watched
+    // process is the peer.
+    const int watched =
+        address.process == getpid() ? -1 : watch_process(address.process);
+    members_.push_back(
+        {SharedSegment::open(address, segment_bytes()), watched});
   }
-  if (!all_agree(ranks, can)) {
-    if (reason.empty()) reason = "a peer cannot";
-    return nullptr;
-  }
-  for (const Member& member : group->members_) {
+  for (const Member& member : members_) {
     std::byte* const parts = member.segment.data() + kBookkeepingBytes;
-    group->parts_[0].push_back(parts);
-    group->parts_[1].push_back(parts + kPartBytes);
+    parts_[0].push_back(parts);
+    parts_[1].push_back(parts + kPartBytes);
   }
-  return group;
 }
 
 SharedGroup::~SharedGroup() {
@@ -213,17 +227,29 @@ void SharedGroup::await_members(const char* operation) {
   const AbortableWait abortable([&is_aborted] { is_aborted = true; });
   for (;;) {
     const uint32_t seen = group.activity.load();
+    const bool has_failed = group.has_failed.load() != 0;
     const int member = missing();
     if (member < 0) break;
-    if (group.has_failed.load() != 0) fail(operation, "a peer has given up");
+    if (has_failed) fail(operation, group.reason);
     throw_if_gone(member, operation);
     if (is_aborted) fail(operation, "aborted: a peer is lost");
+    awaited_ = awaited_through(member);
     if (patience.is_over(Clock::now(), PeerNews::a_peer_works())) {
-      fail(operation, cat("rank ", member, " is not there after ",
+      fail(operation, cat("rank ", awaited_.load(), " is not there after ",
                           patience.waited().count(), " ms"));
     }
     sleep(seen);
   }
+  awaited_ = -1;
+}
+
+int SharedGroup::awaited_through(int member) const {
+  const int other = members_[member].shared().waits_for;
+  return other >= 0 ? other : names_[member];
+}
+
+void SharedGroup::note_wait(int rank) {
+  members_[rank_].shared().waits_for = rank;
 }
 
 void SharedGroup::sleep(uint32_t seen) {
@@ -241,7 +267,8 @@ void SharedGroup::throw_if_gone(int member, const char* operation) {
   if (!is_dead && peer.has_left.load() == 0) return;
   // The peer may have arrived at this operation before it left.
   if (peer.meetings.load() >= meetings_) return;
-  fail(operation, cat("rank ", member, is_dead ? " has ended" : " has left"));
+  fail(operation,
+       cat("rank ", names_[member], is_dead ? " has ended" : " has left"));
 }
 
 void SharedGroup::check_signatures(const char* operation) {
@@ -254,22 +281,32 @@ void SharedGroup::check_signatures(const char* operation) {
       continue;
     }
     give_up("ranks disagree");
-    HEADROOM_CHECK(false, cat(std::string(operation), " of ", mine.elements,
-                              " elements, but rank ", rank, " is in operation ",
-                              other.operation, " of ", other.elements));
+    HEADROOM_CHECK(
+        false, cat(std::string(operation), " of ", mine.elements,
+                   " elements, but rank ", names_[rank], " is in operation ",
+                   other.operation, " of ", other.elements));
   }
 }
 
 void SharedGroup::give_up(const std::string& reason) {
   if (failure_.empty()) failure_ = reason;
-  members_[0].shared().has_failed.store(1);
+  abort(reason);
+}
+
+void SharedGroup::abort(const std::string& reason) {
+  Shared& group = members_[0].shared();
+  if (group.has_reason.exchange(1) != 0) return;
+  const std::string text =
+      cat("rank ", names_[rank_], " has given up: ", reason);
+  text.copy(group.reason, kReasonBytes - 1);  // zeros follow
+  group.has_failed.store(1);
   announce();
 }
 
 void SharedGroup::throw_if_failed(const char* operation) const {
   if (failure_.empty()) return;
-  throw CommunicationError(
-      cat("rank ", rank_, " of ", size(), ", ", operation, ": ", failure_));
+  throw CommunicationError(cat("rank ", names_[rank_], " of ", num_ranks_, ", ",
+                               operation, ": ", failure_));
 }
 
 void SharedGroup::fail(const char* operation, const std::string& reason) {

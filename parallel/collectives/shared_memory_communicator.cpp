@@ -1,6 +1,7 @@
 #include "parallel/collectives/backend.h"
 
 #include <deque>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -221,17 +222,25 @@ class SharedMemoryCommunicator final : public Communicator {
 }  // namespace
 
 std::unique_ptr<Communicator> share_memory(
-    std::unique_ptr<Communicator> network, std::chrono::milliseconds timeout) {
+    std::unique_ptr<Communicator> network, std::chrono::milliseconds timeout,
+    std::optional<int64_t> machine) {
   if (network->size() == 1) return network;
+  const int64_t here = machine.value_or(memory_identity());
   std::string reason;
-  std::unique_ptr<SharedGroup> group =
-      SharedGroup::connect(*network, timeout, reason);
-  if (group == nullptr) {
-    log::debug("sums go through the network: " + reason);
-    return network;
+  SharedGroup::Machines machines =
+      SharedGroup::connect(*network, here, timeout, reason);
+  if (machines.leaders.size() == 1) {
+    return std::make_unique<SharedMemoryCommunicator>(
+        std::move(network), std::move(machines.here), timeout);
   }
-  return std::make_unique<SharedMemoryCommunicator>(std::move(network),
-                                                    std::move(group), timeout);
+  auto* const sockets = dynamic_cast<SocketCommunicator*>(network.get());
+  if (machines.leaders.empty()) {
+    log::debug("sums go through the network: " + reason);
+  } else if (sockets != nullptr &&
+             machines.leaders.size() < static_cast<size_t>(network->size())) {
+    sockets->sum_by_machine(std::move(machines), here);
+  }
+  return network;
 }
 
 }  // namespace headroom::collectives

@@ -1,6 +1,7 @@
 #include "parallel/predict/forecast.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "parallel/base/units.h"
@@ -9,19 +10,20 @@
 namespace headroom::predict {
 namespace {
 
-// The same values as in worker/step: the buckets of GradientReducer, then a
-// small sum over all ranks for batch-norm counts, then the reports.
+// The same values as in worker/step: the buckets of GradientReducer, the sum of
+// batch-norm counts that follows them, and the vote (StepReports), which has
+// seven numbers for each rank and eight more.
 constexpr double kBucketBytes = 4 << 20;
 constexpr double kCountBytes = 4096;
-// Numbers of a step's reports: for each rank, and the others.
-constexpr double kReportsOfRank = 7;
-constexpr double kReports = 8;
+double vote_bytes(int64_t ranks) {
+  return static_cast<double>((7 * ranks + 8) * int64_t{sizeof(double)});
+}
 // Backward does two of a layer's three convolutions.
 constexpr double kBackwardShare = 2.0 / 3;
 
-// The ranks of a machine sum a few hundred numbers in shared memory.
-constexpr double kSharedSumSeconds = 20e-6;
-// A message of the host between two machines, over TCP in a fast network.
+// What hosts of cards exchange goes through memory inside a machine, and over
+// TCP between machines.
+constexpr Link kHostMemory{.bytes_per_second = 1e10, .latency_seconds = 10e-6};
 constexpr Link kHostLink{.bytes_per_second = 1e9, .latency_seconds = 27e-6};
 
 // Costs on cards. One H200 was measured alone; those of several ranks are
@@ -175,12 +177,11 @@ class Forecaster {
            std::max(compute, start);
   }
   void add_costs_of_ranks(StepForecast& forecast) const {
-    forecast.communication += seconds_of_sum(ranks(), kCountBytes);
-    // A measured or slow network is also the network of the hosts.
-    forecast.host += host_sum_seconds(
-        machines_.number, machines_.cards_each,
-        machines_.number > 1 ? slower_of(machines_.between, kHostLink)
-                             : kHostLink);
+    const Machines hosts = hosts_of_ranks();
+    forecast.communication +=
+        request_.has_hierarchy ? seconds_of_sum(ranks(), kCountBytes)
+                               : host_sum_seconds(hosts, ranks(), kCountBytes);
+    forecast.host += host_sum_seconds(hosts, ranks(), vote_bytes(ranks()));
     if (!request_.is_on_cards) return;
     const auto all = static_cast<double>(ranks());
     forecast.host += kSecondsOfEnd + kSecondsOfLine +
@@ -190,6 +191,16 @@ class Forecaster {
     forecast.communication +=
         kShareOfSums * forecast.hidden_communication +
         kSlowestForDoubling * std::log2(all) * forecast.compute;
+  }
+
+  // The machines with the links that their hosts use. A measured or slow
+  // network is also the network of the hosts.
+  Machines hosts_of_ranks() const {
+    Machines hosts = machines_;
+    if (!request_.is_on_cards) return hosts;
+    hosts.inside = kHostMemory;
+    hosts.between = slower_of(machines_.between, kHostLink);
+    return hosts;
   }
 
   int64_t ranks() const { return plan_.layout.world_size(); }
@@ -351,13 +362,20 @@ SumTime sum_time(const Machines& machines, int64_t ranks, double bytes) {
   return time;
 }
 
-double host_sum_seconds(int64_t machines, int64_t ranks_per_machine,
-                        const Link& link) {
-  const auto ranks = static_cast<double>(machines * ranks_per_machine);
-  const double bytes = (kReportsOfRank * ranks + kReports) * sizeof(double);
-  return (ranks_per_machine > 1 ? kSharedSumSeconds : 0) +
-         messages(std::ceil(std::log2(machines)),
-                  std::ceil(std::log2(machines)) * bytes, link);
+double host_sum_seconds(const Machines& machines, int64_t ranks, double bytes) {
+  const int64_t each = std::min(ranks, machines.cards_each);
+  const int64_t spanned =
+      std::min(machines.number, divided_up(ranks, machines.cards_each));
+  double seconds = 0;
+  if (each > 1) {
+    // The ranks of a machine meet twice. Its first rank reads what the others
+    // wrote, and each of them reads the sum.
+    seconds +=
+        messages(2, static_cast<double>(each + 1) * bytes, machines.inside);
+  }
+  const auto k = static_cast<uint64_t>(spanned);
+  const int hops = std::bit_width(k) - 1 + (std::has_single_bit(k) ? 0 : 2);
+  return seconds + messages(hops, hops * bytes, machines.between);
 }
 
 StepForecast forecast_step(const ForecastRequest& request) {

@@ -27,6 +27,11 @@
 //                  messages or a tree of 2 log2(k), sharing the machine's
 //                  network with g - 1 others
 //
+// The vote at the end of a step is summed on the host, whatever the backend:
+// in each machine's memory, then between the k machines by recursive doubling
+// (parallel/collectives/network_collectives.h): log2(k) messages of all its
+// bytes, at most two more if k is no power of two.
+//
 // The model assumes that all cards are equally fast and that no other job uses
 // the network. Real steps on thousands of cards take longer.
 #pragma once
@@ -55,12 +60,9 @@ struct SumTime {
 // REQUIRES: 1 <= ranks; bytes >= 0.
 SumTime sum_time(const Machines& machines, int64_t ranks, double bytes);
 
-// Seconds of a step's sum on the hosts (worker/step/step_reports.h): through
-// shared memory inside each machine, and between one rank of each machine in
-// log2(machines) exchanges over `link`, one after the other.
-// REQUIRES: machines >= 1; ranks_per_machine >= 1.
-double host_sum_seconds(int64_t machines, int64_t ranks_per_machine,
-                        const Link& link);
+// Time for `ranks` consecutive ranks to sum a few KiB on the host, in seconds.
+// REQUIRES: as sum_time().
+double host_sum_seconds(const Machines& machines, int64_t ranks, double bytes);
 
 struct ForecastRequest {
   // `step.device` is ignored. A layer's work is given in seconds on one card.
@@ -69,7 +71,8 @@ struct ForecastRequest {
   // Whether sums overlap with backward: true over a network and on cards, false
   // over memory shared by processes.
   bool overlaps = true;
-  // Whether the ranks can sum hierarchically. NCCL does; Gloo sums in a ring.
+  // Whether cards can sum hierarchically. NCCL does; sockets sum large tensors
+  // in a ring, and small ones as the vote.
   bool has_hierarchy = true;
   // Whether the ranks compute on cards, and whether a card replays its step as
   // a graph (--cuda-graphs). The costs on cards are constants in forecast.cpp.

@@ -9,6 +9,7 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -37,11 +38,18 @@ Factory make_factory(int size, const RankOptions& options) {
   network.timeout = options.operation_timeout;
   if (options.backend == RankBackend::kLazyNetwork) network.full_mesh_up_to = 1;
   const bool shares = options.backend == RankBackend::kSharedMemory;
-  return [store, size, network, shares](int rank) {
+  const bool has_machines = options.backend == RankBackend::kMachines;
+  std::vector<int> machines = options.machine_of_rank;
+  for (int rank = static_cast<int>(machines.size()); rank < size; ++rank) {
+    machines.push_back(rank % 2);
+  }
+  return [=](int rank) {
     auto ranks = collectives::make_network_communicator(store, "run_ranks",
                                                         rank, size, network);
-    return shares ? collectives::share_memory(std::move(ranks), network.timeout)
-                  : std::move(ranks);
+    if (!shares && !has_machines) return ranks;
+    return collectives::share_memory(
+        std::move(ranks), network.timeout,
+        has_machines ? std::optional<int64_t>(machines[rank]) : std::nullopt);
   };
 }
 
@@ -74,6 +82,8 @@ std::string to_string(RankBackend backend) {
       return "lazy_network";
     case RankBackend::kSharedMemory:
       return "shared_memory";
+    case RankBackend::kMachines:
+      return "machines";
   }
   return "";
 }

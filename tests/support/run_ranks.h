@@ -14,18 +14,28 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "parallel/collectives/communicator.h"
 
 namespace headroom {
 
-enum class RankBackend { kLocal, kNetwork, kLazyNetwork, kSharedMemory };
+enum class RankBackend {
+  kLocal,
+  kNetwork,
+  kLazyNetwork,
+  kSharedMemory,
+  kMachines  // sockets; ranks of a machine share memory (RankOptions)
+};
 
 // Used in the names of parameterised tests.
 std::string to_string(RankBackend backend);
 
 struct RankOptions {
   RankBackend backend = RankBackend::kLocal;
+  // For kMachines: each rank's machine. Ranks that are not listed are on
+  // machine 0 if they are even and on machine 1 if they are odd.
+  std::vector<int> machine_of_rank = {};
   std::chrono::milliseconds operation_timeout = std::chrono::seconds(20);
   std::chrono::milliseconds time_limit = std::chrono::seconds(90);
 };

@@ -47,7 +47,8 @@ INSTANTIATE_TEST_SUITE_P(
     Backends, CollectivesTest,
     testing::Combine(testing::Values(RankBackend::kLocal, RankBackend::kNetwork,
                                      RankBackend::kLazyNetwork,
-                                     RankBackend::kSharedMemory),
+                                     RankBackend::kSharedMemory,
+                                     RankBackend::kMachines),
                      testing::Values(2, 3, 4),
                      testing::Range<size_t>(0, collective_checks().size())),
     name_of);
@@ -95,7 +96,8 @@ TEST_P(AllocationTest, NoOperationAllocatesTensorMemory) {
 INSTANTIATE_TEST_SUITE_P(
     Backends, AllocationTest,
     testing::Values(RankBackend::kLocal, RankBackend::kNetwork,
-                    RankBackend::kLazyNetwork, RankBackend::kSharedMemory),
+                    RankBackend::kLazyNetwork, RankBackend::kSharedMemory,
+                    RankBackend::kMachines),
     [](const auto& info) { return to_string(info.param); });
 
 // In a large group, a rank is connected only with the ranks whose distance is a
@@ -128,9 +130,9 @@ TEST(LazyNetwork, CollectivesNeedFewConnections) {
 // Each rank sums one chunk, beginning with the previous rank and going down.
 // This order must not change, so that a run gives the same bits with every
 // version.
-TEST(Network, SumsHaveOneOrder) {
+TEST(Network, LargeSumsHaveOneOrder) {
   constexpr int kRanks = 3;
-  constexpr int64_t kChunk = 4;
+  constexpr int64_t kChunk = 8192;
   const auto value = [](int rank, int64_t at) {
     return std::pow(10.0F, static_cast<float>((rank * 5 + at * 3) % 11 - 5)) *
            static_cast<float>(1 + rank + at);

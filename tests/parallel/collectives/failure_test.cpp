@@ -213,7 +213,8 @@ TEST_P(FailureTest, ForeignTensorsAreRefusedBeforeAnythingIsSent) {
 INSTANTIATE_TEST_SUITE_P(
     Backends, FailureTest,
     testing::Values(RankBackend::kLocal, RankBackend::kNetwork,
-                    RankBackend::kLazyNetwork, RankBackend::kSharedMemory),
+                    RankBackend::kLazyNetwork, RankBackend::kSharedMemory,
+                    RankBackend::kMachines),
     [](const auto& info) { return to_string(info.param); });
 
 TEST(SharedMemoryCommunicatorTest, DifferentCallsAreAnErrorNotAHang) {
@@ -397,6 +398,113 @@ INSTANTIATE_TEST_SUITE_P(Backends, NetworkLossTest,
                          [](const auto& info) {
                            return to_string(info.param);
                          });
+
+// Ranks 0 and 1, 2 and 3, 4 and 5 share a machine; 0, 2 and 4 are the leaders.
+RankOptions three_machines(milliseconds timeout) {
+  RankOptions options;
+  options.backend = RankBackend::kMachines;
+  options.machine_of_rank = {0, 0, 1, 1, 2, 2};
+  options.operation_timeout = timeout;
+  return options;
+}
+
+TEST(SumsByMachineTest, ADeadRankIsNamedAndEndsTheSumEverywhere) {
+  for (const int dead : {3, 2}) {
+    SCOPED_TRACE(dead);
+    EXPECT_THROW(
+        run_ranks(
+            6,
+            [&](int rank, Communicator& ranks) {
+              const at::Tensor sum = at::ones({100});
+              ranks.all_reduce(sum);
+              if (rank == dead) throw std::runtime_error("it dies");
+              const auto [what, taken] = communication_error_of([&] {
+                for (int i = 0; i < 3; ++i) ranks.all_reduce(sum);
+              });
+              EXPECT_THAT(what, HasSubstr("rank " + std::to_string(rank) +
+                                          " of 6, all_reduce: "));
+              // The other rank of its machine sees which one died, the others
+              // that its machine's leader has closed the connection.
+              if (rank / 2 == 1) {
+                EXPECT_THAT(what, HasSubstr("rank " + std::to_string(dead)));
+              }
+              if (rank < 2) {
+                EXPECT_THAT(what, HasSubstr("rank 2"));
+              }
+              EXPECT_LT(taken, seconds(5));
+            },
+            three_machines(seconds(20))),
+        std::runtime_error);
+  }
+}
+
+TEST(SumsByMachineTest, AHangingRankIsNamedAfterTheTimeLimit) {
+  Gate others(5);
+  run_ranks(
+      6,
+      [&](int rank, Communicator& ranks) {
+        ranks.barrier();
+        if (rank == 3) {
+          others.wait_for_all();
+          return;
+        }
+        const at::Tensor sum = at::ones({100});
+        const auto [what, taken] =
+            communication_error_of([&] { ranks.all_reduce(sum); });
+        others.pass_one();
+        // Ranks of its machine name it, those of the next machine its leader.
+        if (rank == 2) {
+          EXPECT_THAT(what, HasSubstr("rank 3"));
+        }
+        if (rank < 2) {
+          EXPECT_THAT(what, HasSubstr("rank 2"));
+        }
+        EXPECT_THAT(what, HasSubstr("all_reduce: "));
+        EXPECT_THAT(taken, AllOf(Ge(milliseconds(1400)), Lt(seconds(8))));
+      },
+      three_machines(milliseconds(1500)));
+}
+
+TEST(SumsByMachineTest, ALossReleasesRanksThatWaitInSharedMemory) {
+  Gate others(5);
+  std::optional<std::thread> learns;
+  run_ranks(
+      6,
+      [&](int rank, Communicator& ranks) {
+        ranks.barrier();
+        if (rank == 3) {
+          others.wait_for_all();
+          return;
+        }
+        if (rank == 0) learns.emplace(learn_of_a_loss);
+        const at::Tensor sum = at::ones({100});
+        const auto [what, taken] =
+            communication_error_of([&] { ranks.all_reduce(sum); });
+        EXPECT_THAT(what, HasSubstr("all_reduce: "));
+        EXPECT_LT(taken, seconds(5));
+        others.pass_one();
+      },
+      three_machines(seconds(60)));
+  learns->join();
+}
+
+// A rank that fails in a message ends the sum of its machine.
+TEST(SumsByMachineTest, AFailureOfTheNetworkEndsTheSumsInMemory) {
+  EXPECT_THROW(run_ranks(
+                   6,
+                   [&](int rank, Communicator& ranks) {
+                     ranks.barrier();
+                     if (rank == 5) throw std::runtime_error("rank 5 dies");
+                     const at::Tensor sum = at::ones({100});
+                     const auto [what, taken] = communication_error_of([&] {
+                       if (rank == 1) ranks.recv(sum, 5);
+                       if (rank != 1) ranks.all_reduce(sum);
+                     });
+                     EXPECT_LT(taken, seconds(5)) << what;
+                   },
+                   three_machines(seconds(20))),
+               std::runtime_error);
+}
 
 // This is the first message between the two ranks, so their connection is not
 // open yet, and rank 3 never starts to receive.

@@ -219,7 +219,7 @@ TEST(TensorPort, IsNotInheritedByAProgramStartedMeanwhile) {
 
 INSTANTIATE_TEST_SUITE_P(Backends, ProcessesTest,
                          testing::Values("network", "lazy_network",
-                                         "shared_memory"),
+                                         "shared_memory", "machines"),
                          [](const auto& info) { return info.param; });
 
 }  // namespace

@@ -3,6 +3,8 @@
 //   rank_process network RANK SIZE FOLDER MODE   rendezvous through FOLDER
 //   rank_process lazy_network …                  the same
 //   rank_process shared_memory …                 the same
+//   rank_process machines …                      the same; ranks 1 and 2 share
+//                                                a machine, as 3 and 4 do, …
 //   rank_process mpi MODE                        under mpirun
 //
 // MODE check runs every collective check. In die and hang, the last rank
@@ -19,11 +21,14 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "parallel/base/check.h"
 #include "parallel/collectives/backend.h"
@@ -44,12 +49,13 @@ void wait_for_all(KeyValueStore& store, int rank, int size) {
   }
 }
 
-void work(Communicator& ranks, const std::string& mode) {
+void work(Communicator& ranks, const std::string& mode,
+          int64_t elements = 1000000) {
   if (mode == "check") {
     for (const CollectiveCheck& check : collective_checks()) check.run(ranks);
     return;
   }
-  const at::Tensor tensor = at::ones({1000000});
+  const at::Tensor tensor = at::ones({elements});
   const auto under_way = ranks.all_reduce_async(tensor, ReduceOp::kSum);
   under_way->wait();
   if (ranks.rank() == ranks.size() - 1) {
@@ -92,15 +98,19 @@ void run(const std::vector<std::string>& arguments) {
   NetworkOptions options;
   options.timeout = milliseconds(arguments.at(4) == "hang" ? 2000 : 20000);
   if (arguments.at(0) == "lazy_network") options.full_mesh_up_to = 1;
-  const auto ranks =
-      arguments.at(0) != "shared_memory"
-          ? make_network_communicator(store, "test", rank, size, options)
-          : make_communicator(plan::Backend::kGloo, store, "test", rank, size,
-                              options);
+  const bool has_machines = arguments.at(0) == "machines";
+  auto ranks = make_network_communicator(store, "test", rank, size, options);
+  if (has_machines || arguments.at(0) == "shared_memory") {
+    ranks = share_memory(
+        std::move(ranks), options.timeout,
+        has_machines ? std::optional<int64_t>((rank + 1) / 2) : std::nullopt);
+  }
   if (is_besieged) {
     store->set("connected " + std::to_string(rank), "");
     store->get("go", std::chrono::seconds(60));
   }
+  // Only small sums go by machine.
+  if (has_machines) return work(*ranks, arguments.at(4), 500);
   work(*ranks, arguments.at(4));
 }
 
