@@ -21,10 +21,10 @@ class NoNotifications final : public Notifications {
 }  // namespace
 
 void check_page_flags(const CommandLine& line) {
-  const bool is_off = line.value_of("--page") == "off";
-  if (line.has("--page-controls") || (line.has("--page") && !is_off)) {
-    throw absent("the page");
-  }
+  // `val` and `detect` have no page, and no such flag to ask for its value.
+  const bool wants_page =
+      line.has("--page") && line.value_of("--page") != "off";
+  if (wants_page || line.has("--page-controls")) throw absent("the page");
 }
 
 std::shared_ptr<void> serve_page(
