@@ -11,8 +11,8 @@
 //           number of leaders is no power of two, the leaders beyond the
 //           largest power of two p first give their sums to those p places
 //           before, and get the result at the end. With k machines this takes
-//           log2(k) messages one after the other, two more if k is no power of
-//           two.
+//           log2(k) messages one after the other, at most two more if k is no
+//           power of two.
 //   large   Each chunk passes once round the ring of all ranks: 2 (n - 1)
 //           messages one after the other.
 //

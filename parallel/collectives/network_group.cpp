@@ -331,7 +331,8 @@ int NetworkGroup::collective_socket(int peer) const {
   return found->second;
 }
 
-// Notes for messages whom the running collective waits for; -1: nobody.
+// Records which rank the running collective waits for, for error messages; -1
+// for none.
 void NetworkGroup::note_wait(int peer) {
   running_->awaited_ = peer;
   if (machine() != nullptr) machine()->note_wait(peer);

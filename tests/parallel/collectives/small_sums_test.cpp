@@ -1,5 +1,5 @@
 // Tests the order in which small sums over several machines are added up, and
-// with whom a rank exchanges them.
+// the ranks that exchange them.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/ones.h>
