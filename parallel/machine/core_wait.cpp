@@ -21,16 +21,13 @@ std::chrono::nanoseconds coreless_time() {
   return sum;
 }
 
-std::chrono::milliseconds CoreWait::look(Time now,
-                                         std::chrono::nanoseconds coreless,
+std::chrono::milliseconds CoreWait::look(std::chrono::nanoseconds coreless,
                                          std::chrono::milliseconds quiet) {
-  if (last_) {
-    // Threads that wait at the same time do not make the silence longer.
-    waited_ += std::clamp<Time::duration>(coreless - last_->coreless,
-                                          Time::duration(0), now - last_->at);
-  }
-  last_ = {now, coreless};
-  waited_ = std::min<Time::duration>(waited_, quiet);
+  using std::chrono::nanoseconds;
+  if (last_) waited_ += std::max(nanoseconds(0), coreless - *last_);
+  last_ = coreless;
+  // Threads that wait at the same time do not make the silence longer.
+  waited_ = std::min<nanoseconds>(waited_, quiet);
   return std::chrono::duration_cast<std::chrono::milliseconds>(waited_);
 }
 

@@ -17,27 +17,24 @@ namespace headroom {
 std::chrono::nanoseconds coreless_time();
 
 // The part of one silence in which the process had no core. The class is pure:
-// the caller passes the time and coreless_time().
+// the caller passes coreless_time().
+//
+// The kernel adds a wait only when it ends, so a long wait appears at once and
+// late, and the sum may grow faster than time between two looks.
 //
 // A weakness: the waits of all threads count, also of threads on which the
-// training does not depend, although never more than the time between two
-// looks. A stuck training on an overloaded machine is therefore found late.
+// training does not depend, although together never more than the silence. A
+// stuck training on an overloaded machine is therefore found late.
 class CoreWait {
  public:
-  using Time = std::chrono::steady_clock::time_point;
-
   // Call several times a second during a silence that has lasted for `quiet`.
   // Returns how much of it passed without a core since the first call.
-  std::chrono::milliseconds look(Time now, std::chrono::nanoseconds coreless,
+  std::chrono::milliseconds look(std::chrono::nanoseconds coreless,
                                  std::chrono::milliseconds quiet);
 
  private:
-  struct Look {
-    Time at;
-    std::chrono::nanoseconds coreless;
-  };
-  std::optional<Look> last_;
-  Time::duration waited_ = {};
+  std::optional<std::chrono::nanoseconds> last_;
+  std::chrono::nanoseconds waited_{0};
 };
 
 }  // namespace headroom

@@ -461,7 +461,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
       return;
     }
     beat.progress.core_wait_ms =
-        core_wait_.look(SteadyClock::now(), coreless_time(), quiet).count();
+        core_wait_.look(coreless_time(), quiet).count();
   }
 
   wire::BeatAnswer ask_coordinator(const wire::Beat& beat) {
