@@ -191,7 +191,7 @@ OrphanedSave write_newest(const OrphanedState& state, const Parts& parts,
   const HostStateSnapshot& first = whole.front();
   OrphanedSave written{first.counters.committed_steps, ""};
   for (const HostStateSnapshot& snapshot : whole) {
-    if (written.newest_line.empty()) written.newest_line = snapshot.newest_line;
+    if (written.newest_line == "") written.newest_line = snapshot.newest_line;
   }
   CheckpointJob job(
       state.checkpoints,
@@ -211,7 +211,7 @@ OrphanedSave save_orphaned(const OrphanedState& state,
   const int64_t wanted = newest_step(held);
   Parts parts(state.checkpoints, state.rank);
   parts.make_folder();
-  OrphanedSave result{newest_checkpoint(state.checkpoints), ""};
+  OrphanedSave result{newest_checkpoint(state.checkpoints), std::nullopt};
   // A process that holds the whole state can write it without other processes.
   // They can wait for that checkpoint, so they do not need its parts.
   if (result.step < wanted && newest_whole(state, held, 0).empty()) {

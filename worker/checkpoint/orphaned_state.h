@@ -21,6 +21,7 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -42,8 +43,9 @@ struct OrphanedSave {
   // Steps of the newest checkpoint afterwards, from any process; 0 if there is
   // none.
   int64_t step = 0;
-  // The last step's line of steps.jsonl, if this process wrote the checkpoint.
-  std::string newest_line;
+  // The last step's line of steps.jsonl, "" if unknown. nullopt if this process
+  // did not write the checkpoint.
+  std::optional<std::string> newest_line;
 };
 
 // `held`: this process's copies. Returns when a checkpoint of the newest step

@@ -52,8 +52,8 @@ std::string save_orphaned_run(const CrossGenerationState& carried) {
     }
     write_folder_mark(directory.root(), carried.run_id, "alone");
   }
-  if (!saved.newest_line.empty() && !has_gone_on()) {
-    const StepLog log(steps, saved.step, saved.newest_line);
+  if (saved.newest_line && !has_gone_on()) {
+    const StepLog log(steps, saved.step, *saved.newest_line);
   }
   if (saved.step >= held) return what + " is saved";
   const std::string newest = saved.step == 0

@@ -53,7 +53,7 @@ TEST(OrphanedState, ALineIsReturnedOnlyForTheNewestCheckpoint) {
   EXPECT_EQ(other.step, 11);
   EXPECT_EQ(other.newest_line, "the line of 10");
   EXPECT_EQ(saved.step, 11);
-  EXPECT_EQ(saved.newest_line, "");
+  EXPECT_EQ(saved.newest_line, std::nullopt);
 }
 
 }  // namespace

@@ -55,6 +55,15 @@ TEST_F(OrphanedRunFiles, TheLineThatRank0DidNotWriteIsAdded) {
   EXPECT_EQ(folder_.read("steps.jsonl"), line_of(0) + line_of(1) + line_of(2));
 }
 
+// A copy that a rank keeps for a lost one has no line: rank 0 has written it.
+TEST_F(OrphanedRunFiles, LinesAfterTheSavedStateAreRemovedAlsoForACopy) {
+  carried_.held.front().newest_line = "";
+  const std::string lines = line_of(0) + line_of(1) + line_of(2);
+  folder_.write("steps.jsonl", lines + line_of(3));
+  EXPECT_EQ(save_orphaned_run(carried_), "the state after 3 steps is saved");
+  EXPECT_EQ(folder_.read("steps.jsonl"), lines);
+}
+
 // The lines of an older run do not count, although there are more of them.
 TEST_F(OrphanedRunFiles, AnOlderRunIsNamed) {
   std::string lines;
