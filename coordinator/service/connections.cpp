@@ -15,7 +15,12 @@ namespace {
 
 // Time from the arrival of a call's bytes until the call's handler runs.
 constexpr std::chrono::milliseconds kOnTheWay{50};
-// Most bytes that a member with TLS sends before its first accepted call.
+// The bytes that a stranger without a token may send in a second for as long as
+// it likes. `headroom status --watch` sends less than a tenth of it.
+constexpr int64_t kBytesOfWatch = 4 << 10;
+// A client that has sent nothing for so long is not in the middle of a call.
+constexpr uint32_t kBetweenCallsMs = 100;
+// Most bytes that a member sends before its first accepted call.
 constexpr int64_t kBytesOfMember = 16 << 10;
 
 std::optional<tcp_info> info_of(int descriptor) {
@@ -232,28 +237,39 @@ std::map<std::string, int64_t> Connections::sweep(TimePoint now) {
   const bool sees_all = now - saw_all_ >= std::chrono::seconds(1);
   if (sees_all) saw_all_ = now;
   int64_t strangers_bytes = 0;
-  // Returns why a stranger's connection has failed or must be closed now; "" if
-  // neither.
+  // Returns why a stranger's connection has failed or must be closed now; ""
+  // closes it without counting a fault.
+  using Fault = std::optional<std::string>;
   const auto fault_of = [&](const tcp_info& info,
-                            const Connection& connection) {
+                            const Connection& connection) -> Fault {
     const auto age = now - connection.since;
     const int64_t bytes = bytes_of(info);
     if (!is_open(info)) {
-      if (connection.has_called) return "";
+      if (connection.has_called) return std::nullopt;
       // The client had no certificate or no TLS, or closed the connection too
       // early; gRPC does not report which. A port probe, which sends nothing
       // and ends at once, is not a fault.
       if (bytes > 0) return "broken handshake";
-      return age > kHandshakeTime / 2 ? "silent connection" : "";
+      return age > kHandshakeTime / 2 ? Fault("silent connection")
+                                      : std::nullopt;
     }
     strangers_bytes += bytes;
+    // A client that joins during a flood has sent little, and is not closed.
     if (bytes > limits_.stranger_bytes ||
-        strangers_bytes > limits_.all_strangers_bytes) {
-      return "flood";
+        (bytes > kBytesOfMember &&
+         strangers_bytes > limits_.all_strangers_bytes)) {
+      const auto age_seconds =
+          std::chrono::duration_cast<std::chrono::seconds>(age).count();
+      if (bytes > kBytesOfWatch * age_seconds) return "flood";
+      // The limit bounds what gRPC holds of unfinished messages, so it applies
+      // to slow clients too. A client that is closed between two calls connects
+      // again by itself.
+      const bool is_late = bytes > 2 * limits_.stranger_bytes;
+      if (is_late || info.tcpi_last_data_recv > kBetweenCallsMs) return "";
     }
     return age > limits_.stranger_time && !connection.has_called
-               ? "silent connection"
-               : "";
+               ? Fault("silent connection")
+               : std::nullopt;
   };
   for (auto entry = connections_.begin(); entry != connections_.end();) {
     const Connection& connection = entry->second;
@@ -263,10 +279,11 @@ std::map<std::string, int64_t> Connections::sweep(TimePoint now) {
     }
     const auto info = info_of(connection.descriptor);
     const bool is_over = !info || !is_open(*info);
-    const std::string why =
-        connection.is_stranger && info ? fault_of(*info, connection) : "";
-    count_end(connection, why);
-    if (!is_over && why.empty()) {
+    const Fault fault = connection.is_stranger && info
+                            ? fault_of(*info, connection)
+                            : std::nullopt;
+    if (fault) count_end(connection, *fault);
+    if (!is_over && !fault) {
       ++entry;
       continue;
     }

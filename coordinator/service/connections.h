@@ -46,7 +46,9 @@ struct ConnectionLimits {
   // 1 MB.
   size_t served_strangers = 48;
   std::chrono::milliseconds stranger_time = std::chrono::seconds(10);
-  int64_t stranger_bytes = 4 << 20;  // the longest message
+  // Of one connection, the longest message. A client that has sent as much over
+  // many minutes is closed between two calls and does not count as a flood.
+  int64_t stranger_bytes = 4 << 20;
   int64_t all_strangers_bytes = 32 << 20;
   // The most new connections of one address in a second. Each costs gRPC a
   // handshake.

@@ -218,6 +218,8 @@ class GrpcServer final : public Server {
     builder.AddChannelArgument(GRPC_ARG_TCP_MAX_READ_CHUNK_SIZE, 64 << 10);
     grpc::ResourceQuota quota("coordinator");
     quota.Resize(size_t{256} << 20);
+    // Only reflection has a thread for each open call.
+    quota.SetMaxThreads(16);
     builder.SetResourceQuota(quota);
     server_.reset(builder.BuildAndStart().release());
     if (!server_) throw does_not_start();

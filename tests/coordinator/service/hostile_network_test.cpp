@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <deque>
+#include <map>
 #include <random>
 #include <thread>
 #include <vector>
@@ -68,6 +69,49 @@ TEST(HostileNetwork, AFloodOfFramesIsCutOffAfterAFewMegabytes) {
   EXPECT_TRUE(
       eventually([&] { return run.server->refused_calls()["flood"] >= 1; }));
   expect_a_run(run);
+}
+
+class ForwardedClock final : public Clock {
+ public:
+  TimePoint now() const override {
+    return std::chrono::steady_clock::now() + forward_.load();
+  }
+  void forward(std::chrono::seconds time) { forward_ = forward_.load() + time; }
+
+ private:
+  std::atomic<std::chrono::seconds> forward_{std::chrono::seconds(0)};
+};
+
+// Both clients ask for the status and send as many bytes, at two speeds.
+TEST(HostileNetwork, ALongWatchWithoutATokenIsServedAndAFloodIsCutOff) {
+  ForwardedClock clock;
+  const auto server = Server::start(LocalRun::options(1, "/runs/exp"), &clock);
+  const auto stub =
+      wire::Coordinator::NewStub(wire::make_channel(server->address()));
+  wire::GetStatusRequest request;
+  // A field that the coordinator does not know, so that fewer calls are needed.
+  request.GetReflection()->MutableUnknownFields(&request)->AddLengthDelimited(
+      1000, std::string(16 << 10, 'x'));
+  const auto asks = [&] {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() +
+                         std::chrono::seconds(20));
+    wire::GetStatusResponse response;
+    return stub->GetStatus(&context, request, &response);
+  };
+  constexpr int kCalls = 1000;  // 16 MiB
+  for (int i = 0; i < kCalls; ++i) {
+    const grpc::Status status = asks();
+    ASSERT_TRUE(status.ok()) << i << ": " << status.error_message();
+    clock.forward(std::chrono::seconds(8));
+    if (i % 100 == 99) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    }
+  }
+  EXPECT_EQ(server->refused_calls(), (std::map<std::string, int64_t>{}));
+  for (int i = 0; i < kCalls; ++i) asks();
+  EXPECT_TRUE(
+      eventually([&] { return server->refused_calls()["flood"] >= 1; }));
 }
 
 TEST(HostileNetwork, FewConnectionsOfStrangersAreHeldAndMembersStay) {
