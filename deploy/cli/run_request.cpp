@@ -384,6 +384,16 @@ plan::Plan plan_within(const std::vector<std::string>& bounds,
   }
 }
 
+void note_large_batch(int64_t images, std::vector<std::string>& notes) {
+  constexpr int64_t kMostWithUsualRules = 1024;
+  if (images <= kMostWithUsualRules) return;
+  notes.push_back(
+      cat("batch ", images, ": above ", kMostWithUsualRules,
+          " images the weight decay grows with the batch, and the clipped "
+          "gradient does not: settings to begin with are in "
+          "deploy/guide/many_cards.md, 'Batches above 1,024 images'"));
+}
+
 // Chooses the batch for --batch -1; returns a note that reports it.
 // `by_machine`: the limits are the machine's, so that no larger --memory-limit
 // helps.
@@ -661,6 +671,7 @@ RunRequest make_run_request(const CommandLine& line,
   }
   if (!only_plans) {
     configs::begin_hours(config, std::chrono::system_clock::now());
+    if (!is_resumed) note_large_batch(config.global_batch_size, request.notes);
   }
   // make_paths_absolute() skips files that do not exist, such as this one.
   if (!config.memory_trace.empty()) {

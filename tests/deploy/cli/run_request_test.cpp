@@ -122,6 +122,13 @@ TEST_F(RunRequestTest,
                                      "yolov5s from scratch"));
 }
 
+TEST_F(RunRequestTest, ABatchBeyondTheRulesSaysSo) {
+  EXPECT_THAT(request({"--cfg", "yolov5n", "--batch", "1024"}).notes,
+              IsEmpty());
+  EXPECT_THAT(request({"--cfg", "yolov5n", "--batch", "1025"}).notes,
+              ElementsAre(HasSubstr("batch 1025: above 1024 images")));
+}
+
 TEST_F(RunRequestTest, ThePlanUnderALimitIsReported) {
   const RunRequest run =
       request({"--cfg", "yolov5n", "--memory-limit", "1GiB"});
