@@ -493,6 +493,7 @@ TEST(Remedies, MoreProcessesThanCoresPromiseNoMoreThanTheCoresGive) {
   int most_processes = 1;
   for (const int64_t limit : {24, 28, 30, 32, 36}) {
     Request request = request_of("yolov5n", 320, 16, limit * kMiB);
+    request.config.activations = "keep";
     request.config.threads = 1;
     RemedyScope given_threads;
     given_threads.cores = 2;
