@@ -15,9 +15,6 @@ namespace {
 
 // Time from the arrival of a call's bytes until the call's handler runs.
 constexpr std::chrono::milliseconds kOnTheWay{50};
-// The bytes that a stranger without a token may send in a second for as long as
-// it likes. `headroom status --watch` sends less than a tenth of it.
-constexpr int64_t kBytesOfWatch = 4 << 10;
 // A client that has sent nothing for so long is not in the middle of a call.
 constexpr uint32_t kBetweenCallsMs = 100;
 // Most bytes that a member sends before its first accepted call.
@@ -56,7 +53,7 @@ std::string host_of_peer(std::string_view peer) {
 }
 
 ConnectionLimits connection_limits(uint64_t max_descriptors,
-                                   int expected_workers) {
+                                   int expected_workers, bool is_encrypted) {
   constexpr size_t kReserve = 256;
   ConnectionLimits limits;
   // A worker may have an agent of its own: two members for each worker.
@@ -72,6 +69,12 @@ ConnectionLimits connection_limits(uint64_t max_descriptors,
   limits.all_strangers_bytes =
       std::max(limits.all_strangers_bytes,
                kBytesOfMember * static_cast<int64_t>(members));
+  limits.bursts_of_all = std::max(
+      limits.bursts_of_all, kBytesOfMember / 4 * static_cast<int64_t>(members));
+  if (is_encrypted) {
+    limits.burst = limits.stranger_bytes;
+    limits.bursts_of_all = limits.all_strangers_bytes;
+  }
   limits.new_per_second = std::max(limits.new_per_second, members);
   return limits;
 }
@@ -143,6 +146,8 @@ bool Connections::may_serve(TimePoint now, const std::string& peer,
       oldest = entry;
     }
   }
+  // During a flood strangers wait.
+  if (recent_of_all_ > static_cast<double>(limits_.bursts_of_all)) return false;
   if (served < limits_.served_strangers) {
     found->second.served = descriptor;
     found->second.served_since = now;
@@ -240,8 +245,14 @@ std::map<std::string, int64_t> Connections::sweep(TimePoint now) {
   // Returns why a stranger's connection has failed or must be closed now; ""
   // closes it without counting a fault.
   using Fault = std::optional<std::string>;
+  const double seconds = std::chrono::duration<double>(now - swept_).count();
+  swept_ = now;
+  const auto drain = [&](double& recent, int64_t per_second) {
+    recent = std::max(0.0, recent - seconds * static_cast<double>(per_second));
+  };
+  drain(recent_of_all_, limits_.bytes_per_second_of_all);
   const auto fault_of = [&](const tcp_info& info,
-                            const Connection& connection) -> Fault {
+                            Connection& connection) -> Fault {
     const auto age = now - connection.since;
     const int64_t bytes = bytes_of(info);
     if (!is_open(info)) {
@@ -253,17 +264,22 @@ std::map<std::string, int64_t> Connections::sweep(TimePoint now) {
       return age > kHandshakeTime / 2 ? Fault("silent connection")
                                       : std::nullopt;
     }
+    const auto news =
+        static_cast<double>(bytes - std::exchange(connection.counted, bytes));
+    drain(connection.recent, limits_.bytes_per_second);
+    connection.recent += news;
+    recent_of_all_ += news;
     strangers_bytes += bytes;
     // A client that joins during a flood has sent little, and is not closed.
+    const bool is_small = bytes <= kBytesOfMember;
+    const auto most = static_cast<double>(limits_.bursts_of_all);
+    if (connection.recent > static_cast<double>(limits_.burst) ||
+        (!is_small && news > 0 && recent_of_all_ > most)) {
+      return "flood";
+    }
     if (bytes > limits_.stranger_bytes ||
-        (bytes > kBytesOfMember &&
-         strangers_bytes > limits_.all_strangers_bytes)) {
-      const auto age_seconds =
-          std::chrono::duration_cast<std::chrono::seconds>(age).count();
-      if (bytes > kBytesOfWatch * age_seconds) return "flood";
-      // The limit bounds what gRPC holds of unfinished messages, so it applies
-      // to slow clients too. A client that is closed between two calls connects
-      // again by itself.
+        (!is_small && strangers_bytes > limits_.all_strangers_bytes)) {
+      // A client that is closed between two calls connects again by itself.
       const bool is_late = bytes > 2 * limits_.stranger_bytes;
       if (is_late || info.tcpi_last_data_recv > kBetweenCallsMs) return "";
     }
@@ -272,7 +288,7 @@ std::map<std::string, int64_t> Connections::sweep(TimePoint now) {
                : std::nullopt;
   };
   for (auto entry = connections_.begin(); entry != connections_.end();) {
-    const Connection& connection = entry->second;
+    Connection& connection = entry->second;
     if (!connection.is_stranger && !sees_all) {
       ++entry;
       continue;

@@ -46,8 +46,15 @@ struct ConnectionLimits {
   // 1 MB.
   size_t served_strangers = 48;
   std::chrono::milliseconds stranger_time = std::chrono::seconds(10);
-  // Of one connection, the longest message. A client that has sent as much over
-  // many minutes is closed between two calls and does not count as a flood.
+  // The bytes that strangers may send at once, and then per second. One hundred
+  // bytes can begin a call, which costs gRPC 9 KB until it is answered.
+  int64_t burst = 64 << 10;
+  int64_t bytes_per_second = 4 << 10;
+  int64_t bursts_of_all = 1 << 20;
+  int64_t bytes_per_second_of_all = 64 << 10;
+  // The bytes of open connections of strangers, which gRPC may hold if messages
+  // are unfinished. A client that has sent as much over many minutes is closed
+  // between two calls and does not count as a flood.
   int64_t stranger_bytes = 4 << 20;
   int64_t all_strangers_bytes = 32 << 20;
   // The most new connections of one address in a second. Each costs gRPC a
@@ -57,9 +64,11 @@ struct ConnectionLimits {
 
 // A connection needs two descriptors, so the limit is half of the process's
 // limit, less a reserve for files. All members of a large run may connect at
-// once, for example to a restarted coordinator.
+// once, for example to a restarted coordinator. `is_encrypted`: strangers make
+// no calls before TLS admits them, so their bytes cost little.
 ConnectionLimits connection_limits(uint64_t max_descriptors,
-                                   int expected_workers = 1);
+                                   int expected_workers = 1,
+                                   bool is_encrypted = false);
 
 class Connections {
  public:
@@ -120,6 +129,8 @@ class Connections {
     bool has_called = false;  // a call was accepted
     int served = -1;          // gRPC's descriptor, after may_serve()
     bool is_refused = false;  // note_refused() was called
+    int64_t counted = 0;      // bytes that sweep() has counted
+    double recent = 0;        // bytes beyond bytes_per_second
     TimePoint since;
     TimePoint served_since;
     TimePoint last_call;
@@ -149,6 +160,8 @@ class Connections {
   // New connections of each address in the current second.
   std::map<std::string, size_t> newcomers_of_;
   size_t num_strangers_ = 0;
+  double recent_of_all_ = 0;  // bytes of strangers beyond the limit per second
+  TimePoint swept_;
   TimePoint second_;   // when the current second began
   TimePoint saw_all_;  // when sweep() last examined admitted connections
   // Number of connections closed since the last sweep, by reason.

@@ -141,8 +141,9 @@ class GrpcServer final : public Server {
              const Clock& clock, std::unique_ptr<RunLog> log)
       : address_(options.listen),
         network_(network_address(options)),
-        connections_(
-            connection_limits(max_descriptors(), options.expected_workers)),
+        connections_(connection_limits(max_descriptors(),
+                                       options.expected_workers,
+                                       options.security.is_encrypted())),
         service_(identify(options), run, options.config, clock,
                  network_ ? &connections_ : nullptr, std::move(log),
                  options.security.token) {
