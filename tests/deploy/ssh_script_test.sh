@@ -48,6 +48,10 @@ start_machine() {
   echo "$pid" >"$test/$1.pid"
 }
 connect_machines() {
+  # With a machine its end of the cable goes, and with that the other end: the
+  # address stays, as on a machine with a switch.
+  nsenter --target "$(<"$test/a.pid")" --net ip addr replace 10.78.0.1/32 dev lo
+  nsenter --target "$(<"$test/b.pid")" --net ip addr replace 10.78.0.2/32 dev lo
   ip link add tie0 netns "$(<"$test/a.pid")" type veth peer name tie0 netns "$(<"$test/b.pid")"
   nsenter --target "$(<"$test/a.pid")" --net sh -c "ip addr add 10.78.0.1/24 dev tie0; ip link set tie0 up"
   nsenter --target "$(<"$test/b.pid")" --net sh -c "ip addr add 10.78.0.2/24 dev tie0; ip link set tie0 up"
