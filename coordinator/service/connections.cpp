@@ -71,10 +71,7 @@ ConnectionLimits connection_limits(uint64_t max_descriptors,
                kBytesOfMember * static_cast<int64_t>(members));
   limits.bursts_of_all = std::max(
       limits.bursts_of_all, kBytesOfMember / 4 * static_cast<int64_t>(members));
-  if (is_encrypted) {
-    limits.burst = limits.stranger_bytes;
-    limits.bursts_of_all = limits.all_strangers_bytes;
-  }
+  if (is_encrypted) limits.burst = limits.stranger_bytes;
   limits.new_per_second = std::max(limits.new_per_second, members);
   return limits;
 }
@@ -146,10 +143,13 @@ bool Connections::may_serve(TimePoint now, const std::string& peer,
       oldest = entry;
     }
   }
-  // During a flood strangers wait.
-  if (recent_of_all_ > static_cast<double>(limits_.bursts_of_all)) return false;
+  // During a flood strangers wait, for a few seconds after it too.
+  const auto most = static_cast<double>(limits_.bursts_of_all);
+  recent_of_all_ = std::min(recent_of_all_, 2 * most);
+  if (recent_of_all_ > most) return false;
   if (served < limits_.served_strangers) {
     found->second.served = descriptor;
+    recent_of_all_ += static_cast<double>(found->second.counted);
     found->second.served_since = now;
     return true;
   }
@@ -251,6 +251,10 @@ std::map<std::string, int64_t> Connections::sweep(TimePoint now) {
     recent = std::max(0.0, recent - seconds * static_cast<double>(per_second));
   };
   drain(recent_of_all_, limits_.bytes_per_second_of_all);
+  // Other connections wait at the door, where their bytes cost nothing.
+  const auto is_served = [&](const Connection& connection) {
+    return connection.served >= 0;
+  };
   const auto fault_of = [&](const tcp_info& info,
                             Connection& connection) -> Fault {
     const auto age = now - connection.since;
@@ -268,13 +272,14 @@ std::map<std::string, int64_t> Connections::sweep(TimePoint now) {
         static_cast<double>(bytes - std::exchange(connection.counted, bytes));
     drain(connection.recent, limits_.bytes_per_second);
     connection.recent += news;
-    recent_of_all_ += news;
+    if (is_served(connection)) recent_of_all_ += news;
     strangers_bytes += bytes;
     // A client that joins during a flood has sent little, and is not closed.
     const bool is_small = bytes <= kBytesOfMember;
     const auto most = static_cast<double>(limits_.bursts_of_all);
     if (connection.recent > static_cast<double>(limits_.burst) ||
-        (!is_small && news > 0 && recent_of_all_ > most)) {
+        (is_served(connection) && !is_small && news > 0 &&
+         recent_of_all_ > most)) {
       return "flood";
     }
     if (bytes > limits_.stranger_bytes ||

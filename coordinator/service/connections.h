@@ -51,7 +51,7 @@ struct ConnectionLimits {
   int64_t burst = 64 << 10;
   int64_t bytes_per_second = 4 << 10;
   int64_t bursts_of_all = 1 << 20;
-  int64_t bytes_per_second_of_all = 64 << 10;
+  int64_t bytes_per_second_of_all = 256 << 10;
   // The bytes of open connections of strangers, which gRPC may hold if messages
   // are unfinished. A client that has sent as much over many minutes is closed
   // between two calls and does not count as a flood.
