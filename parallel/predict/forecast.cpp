@@ -373,6 +373,8 @@ double host_sum_seconds(const Machines& machines, int64_t ranks, double bytes) {
     seconds +=
         messages(2, static_cast<double>(each + 1) * bytes, machines.inside);
   }
+  // The network of a single machine may have no rate.
+  if (spanned == 1) return seconds;
   const auto k = static_cast<uint64_t>(spanned);
   const int hops = std::bit_width(k) - 1 + (std::has_single_bit(k) ? 0 : 2);
   return seconds + messages(hops, hops * bytes, machines.between);

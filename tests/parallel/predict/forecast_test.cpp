@@ -149,6 +149,12 @@ TEST(Forecast, TheVoteGrowsWithTheLogarithmOfTheMachines) {
   EXPECT_DOUBLE_EQ(vote(8, 8), vote(1, 8) + vote(8, 1));
 }
 
+TEST(Forecast, TheVoteOfOneMachineNeedsNoNetwork) {
+  Machines one = {.number = 1, .cards_each = 1, .inside = {}, .between = {}};
+  one.between.bytes_per_second = 0;
+  EXPECT_EQ(host_sum_seconds(one, 1, 1000), 0);
+}
+
 TEST(Forecast, WithoutGradientsAStepHasTwoSmallSums) {
   ForecastRequest request = on_machines(64);
   for (TimedLayer& layer : request.step.layers) layer.parameters = 0;
