@@ -42,10 +42,8 @@ constexpr double kShareOfSums = 0.08;
 // The end of a step with several ranks: the host reads the losses, votes, and
 // starts the commit, while the card waits.
 constexpr double kSecondsOfEnd = 0.4e-3;
-// Rank 0 writes a step's line: its samples, and the bytes of each rank.
-constexpr double kSecondsOfLine = 40e-6;
-constexpr double kSecondsOfLineForRank = 1.2e-6;
-constexpr double kSecondsOfLineForImage = 60e-9;
+// Rank 0 hands the step's line to the thread that writes it.
+constexpr double kSecondsOfLine = 60e-6;
 // Cards differ: each doubling of their number makes the slowest of them slower
 // by this share of its computing.
 constexpr double kSlowestForDoubling = 0.003;
@@ -184,10 +182,7 @@ class Forecaster {
     forecast.host += host_sum_seconds(hosts, ranks(), vote_bytes(ranks()));
     if (!request_.is_on_cards) return;
     const auto all = static_cast<double>(ranks());
-    forecast.host += kSecondsOfEnd + kSecondsOfLine +
-                     kSecondsOfLineForRank * all +
-                     kSecondsOfLineForImage *
-                         static_cast<double>(request_.step.global_batch_size);
+    forecast.host += kSecondsOfEnd + kSecondsOfLine;
     forecast.communication +=
         kShareOfSums * forecast.hidden_communication +
         kSlowestForDoubling * std::log2(all) * forecast.compute;

@@ -121,7 +121,7 @@ double expected_efficiency(const Cluster& cluster, const std::string& name,
   const double hidden = std::min(all, 0.7 * backward);
   const double last = sum_milliseconds(machine, machines, 1.0);
   const double exposed = all - hidden + 2 * last + statistics;
-  const double line = 0.04 + batch * 60e-6 + cards * 1.2e-3;
+  const double line = 0.06;
   const double vote = std::log2(machines) * (0.027 + cards * 56e-6);
   const double doublings = std::log2(cards) / 3;
   const double slowest = 0.005 * doublings * (doublings + 1) / 2 * alone;
