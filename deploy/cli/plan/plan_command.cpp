@@ -2,8 +2,6 @@
 // Starts no training process.
 #include <unistd.h>
 
-#include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -268,11 +266,7 @@ int plan_command(const CommandLine& asked) {
   }
   std::fflush(stdout);  // print the answer before the notes
   say_notes(line, request);
-  // The ranking is of many machines, and these flags are of one.
-  const bool is_of_one = std::ranges::any_of(
-      std::array{"--details", "--show", "--write", "--report"},
-      [&](const char* flag) { return given.has(flag); });
-  if (!given.has("--prices") || is_of_one) return exit_code;
+  if (!given.has("--prices")) return exit_code;
   say("\n");
   return say_prices(given);
 }

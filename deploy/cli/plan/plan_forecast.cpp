@@ -291,20 +291,18 @@ std::optional<PlanRun> run_of(const CommandLine& line,
 
 std::string run_sentence(const PlanRun& run) {
   const planner::RunForecast& time = run.time;
-  const auto took = [](double seconds) {
-    return seconds == 0 ? "0 s" : format_seconds(seconds);
-  };
-  std::string text =
-      cat(time.epochs == std::floor(time.epochs)
-              ? counted(static_cast<int64_t>(time.epochs), "epoch")
-              : significant_text(time.epochs, 4) + " epochs",
-          " of ", counted(time.images, "image"), " take ", took(time.seconds()),
-          " at ", figure(time.images_per_second()), " images/s: training ",
-          took(time.training), ", waits for loaders ", took(time.loading),
-          ", start and files of the first epoch ", took(time.first_epoch),
-          ", validation of ", counted(time.validation_images, "image"),
-          " an epoch, as assumed, ", took(time.validation), ", checkpoints ",
-          took(time.checkpoints));
+  std::string text = cat(
+      time.epochs == std::floor(time.epochs)
+          ? counted(static_cast<int64_t>(time.epochs), "epoch")
+          : significant_text(time.epochs, 4) + " epochs",
+      " of ", counted(time.images, "image"), " take ",
+      format_seconds(time.seconds()), " at ", figure(time.images_per_second()),
+      " images/s: training ", format_seconds(time.training),
+      ", waits for loaders ", format_seconds(time.loading),
+      ", start and files of the first epoch ", format_seconds(time.first_epoch),
+      ", validation of ", counted(time.validation_images, "image"),
+      " an epoch, as assumed, ", format_seconds(time.validation),
+      ", checkpoints ", format_seconds(time.checkpoints));
   if (const auto price = run.price()) {
     text += cat("; the price is ", price_text(*price), ", at ",
                 price_text(*run.price_per_hour), " an hour");
