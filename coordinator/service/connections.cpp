@@ -270,8 +270,8 @@ std::map<std::string, int64_t> Connections::sweep(TimePoint now) {
     }
     const auto news =
         static_cast<double>(bytes - std::exchange(connection.counted, bytes));
+    connection.recent += news;  // they arrived since the last sweep
     drain(connection.recent, limits_.bytes_per_second);
-    connection.recent += news;
     if (is_served(connection)) recent_of_all_ += news;
     strangers_bytes += bytes;
     // A client that joins during a flood has sent little, and is not closed.

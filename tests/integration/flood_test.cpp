@@ -3,6 +3,7 @@
 // can join afterwards.
 #include <gtest/gtest.h>
 #include <openssl/ssl.h>
+#include <signal.h>
 
 #include <algorithm>
 #include <atomic>
@@ -236,6 +237,7 @@ struct Mode {
 class Floods : public ::testing::TestWithParam<Mode> {
  protected:
   void SetUp() override {
+    ::signal(SIGPIPE, SIG_IGN);  // OpenSSL writes to closed connections
     folder_ = fresh_folder();
     std::vector<std::string> command = headroom_command(
         // Of a large run, where most strangers are served at one time.
