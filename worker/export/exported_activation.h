@@ -1,11 +1,11 @@
 // The operators of each activation in the exported languages.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "configs/layers/activation.h"
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "worker/export/network_walk.h"
 
 namespace headroom::exporter {
@@ -30,7 +30,7 @@ inline std::string exported_activation(
                           {x},
                           {{"alpha", static_cast<float>(function.slope)}},
                           "torch.leaky_relu(" + x + ", " +
-                              nlohmann::json(function.slope).dump() + ")"});
+                              significant_text(function.slope, 17) + ")"});
     case layers::ActivationKind::kHardswish:
       return emitter.add(
           {"HardSwish", {x}, {}, "torch.hardswish(" + x + ")", -3});

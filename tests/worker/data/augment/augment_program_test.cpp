@@ -181,9 +181,7 @@ TEST_F(AugmentProgramTest, AnEndIsExplainedByTheLastLineOfStandardError) {
             "[augment] --augment-program 'sh " +
                 (folder_.path() / "program.sh").string() +
                 "' ended: sh failed with code 3: two (sample 17 of epoch 3): "
-                "its standard error is in the run's logs folder; headroom "
-                "train --resume goes on from a checkpoint with the corrected "
-                "program");
+                "its standard error is in the run's logs folder; correct it");
   EXPECT_THAT(refusal(script("kill -9 $$")),
               HasSubstr("ended: sh was ended by signal 9 (sample"));
   EXPECT_THAT(refusal("true"), HasSubstr("ended: it closed its output"));
