@@ -413,7 +413,7 @@ std::optional<std::string> stall_error(const wire::RunProgress& progress) {
 
 std::optional<std::string> overload_text(const wire::RunProgress& progress) {
   const bool is_long = progress.quiet_ms > quiet_limit_ms(progress);
-  const bool waited_mostly = 2 * progress.core_wait_ms > progress.quiet_ms;
+  const bool waited_mostly = 2 * excused_ms(progress) > progress.quiet_ms;
   if (!is_long || !waited_mostly || stall_error(progress)) return std::nullopt;
   constexpr double kMillisecond = 1e-3;
   const auto seconds = [](int64_t milliseconds) {

@@ -53,7 +53,8 @@ std::string host_of_peer(std::string_view peer) {
 }
 
 ConnectionLimits connection_limits(uint64_t max_descriptors,
-                                   int expected_workers, bool is_encrypted) {
+                                   int expected_workers,
+                                   bool checks_strangers) {
   constexpr size_t kReserve = 256;
   ConnectionLimits limits;
   // A worker may have an agent of its own: two members for each worker.
@@ -71,7 +72,7 @@ ConnectionLimits connection_limits(uint64_t max_descriptors,
                kBytesOfMember * static_cast<int64_t>(members));
   limits.bursts_of_all = std::max(
       limits.bursts_of_all, kBytesOfMember / 4 * static_cast<int64_t>(members));
-  if (is_encrypted) limits.burst = limits.stranger_bytes;
+  if (checks_strangers) limits.burst = limits.stranger_bytes;
   limits.new_per_second = std::max(limits.new_per_second, members);
   return limits;
 }
@@ -143,9 +144,11 @@ bool Connections::may_serve(TimePoint now, const std::string& peer,
       oldest = entry;
     }
   }
-  // During a flood strangers wait, for a few seconds after it too.
+  // During a flood strangers wait, and for up to four seconds after it.
   const auto most = static_cast<double>(limits_.bursts_of_all);
-  recent_of_all_ = std::min(recent_of_all_, 2 * most);
+  recent_of_all_ =
+      std::min(recent_of_all_,
+               most + 4 * static_cast<double>(limits_.bytes_per_second_of_all));
   if (recent_of_all_ > most) return false;
   if (served < limits_.served_strangers) {
     found->second.served = descriptor;
@@ -274,12 +277,14 @@ std::map<std::string, int64_t> Connections::sweep(TimePoint now) {
     drain(connection.recent, limits_.bytes_per_second);
     if (is_served(connection)) recent_of_all_ += news;
     strangers_bytes += bytes;
-    // A client that joins during a flood has sent little, and is not closed.
+    // A client that joins during a flood has sent little, and one that asks for
+    // the status now and then sends slowly: neither is closed.
     const bool is_small = bytes <= kBytesOfMember;
+    const bool is_slow =
+        connection.recent <= static_cast<double>(kBytesOfMember);
     const auto most = static_cast<double>(limits_.bursts_of_all);
     if (connection.recent > static_cast<double>(limits_.burst) ||
-        (is_served(connection) && !is_small && news > 0 &&
-         recent_of_all_ > most)) {
+        (is_served(connection) && !is_slow && recent_of_all_ > most)) {
       return "flood";
     }
     if (bytes > limits_.stranger_bytes ||

@@ -64,11 +64,11 @@ struct ConnectionLimits {
 
 // A connection needs two descriptors, so the limit is half of the process's
 // limit, less a reserve for files. All members of a large run may connect at
-// once, for example to a restarted coordinator. `is_encrypted`: strangers make
-// no calls before TLS admits them, so their bytes cost little.
+// once, for example to a restarted coordinator. `checks_strangers`: they make
+// no calls before TLS or the token admits them, so their bytes cost little.
 ConnectionLimits connection_limits(uint64_t max_descriptors,
                                    int expected_workers = 1,
-                                   bool is_encrypted = false);
+                                   bool checks_strangers = false);
 
 class Connections {
  public:

@@ -135,6 +135,12 @@ uint64_t max_descriptors() {
   return limit.rlim_cur;
 }
 
+// Whether a client shows a token or a certificate before gRPC reads its bytes.
+bool checks_strangers(const ServerOptions& options) {
+  return options.security.is_encrypted() ||
+         (!options.security.token.empty() && !options.debug_reflection);
+}
+
 class GrpcServer final : public Server {
  public:
   GrpcServer(const ServerOptions& options, const RunOptions& run,
@@ -143,7 +149,7 @@ class GrpcServer final : public Server {
         network_(network_address(options)),
         connections_(connection_limits(max_descriptors(),
                                        options.expected_workers,
-                                       options.security.is_encrypted())),
+                                       checks_strangers(options))),
         service_(identify(options), run, options.config, clock,
                  network_ ? &connections_ : nullptr, std::move(log),
                  options.security.token) {

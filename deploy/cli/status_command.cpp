@@ -30,6 +30,8 @@ namespace headroom::cli {
 namespace {
 
 constexpr auto kWatchPause = std::chrono::seconds(1);
+// Calls in a row that fail before --watch takes the coordinator for ended.
+constexpr int kFailuresOfTheDead = 3;
 
 void print(const std::string& text) {
   std::fputs(text.c_str(), stdout);
@@ -173,12 +175,16 @@ int status_command(const CommandLine& line) {
   coordinator::RunStatus status = status_of(*client, address);
   shown.status(status);
   const interrupts::Watch watching;
+  int failures = 0;
   while (line.has("--watch") && !status.over() && interrupts::count() == 0 &&
          std::ferror(stdout) == 0) {
     interrupts::wait(kWatchPause);
     try {
       status = client->status();
+      failures = 0;
     } catch (const CommunicationError&) {
+      // During a flood a single call may fail.
+      if (++failures < kFailuresOfTheDead) continue;
       // The coordinator has ended with its run: the last status is outdated.
       std::fprintf(stderr,
                    "the coordinator has left: headroom status %s says how the "

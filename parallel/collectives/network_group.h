@@ -11,7 +11,9 @@
 // The first failure of any kind ends the group on this rank: all its
 // connections are closed, which makes the peers fail at once too, and every
 // operation in progress fails with the reason. The ranks of a machine that
-// share memory for sums (use()) fail at once too.
+// share memory for sums (use()) fail at once too, except the first of them
+// while it waits for another machine: that one fails when the generation is
+// aborted or at the time limit.
 //
 // Threads: any; several threads may call await() at the same time.
 #pragma once

@@ -24,6 +24,9 @@ std::chrono::nanoseconds coreless_time() {
 std::chrono::milliseconds CoreWait::look(std::chrono::nanoseconds coreless,
                                          std::chrono::milliseconds quiet) {
   using std::chrono::nanoseconds;
+  // A shorter silence is another one.
+  if (quiet < last_quiet_) *this = {};
+  last_quiet_ = quiet;
   if (last_) waited_ += std::max(nanoseconds(0), coreless - *last_);
   last_ = coreless;
   // Threads that wait at the same time do not make the silence longer.

@@ -34,6 +34,7 @@ class CoreWait {
 
  private:
   std::optional<std::chrono::nanoseconds> last_;
+  std::chrono::milliseconds last_quiet_{0};
   std::chrono::nanoseconds waited_{0};
 };
 

@@ -28,6 +28,8 @@ TEST(CoreWait, CountsTheWaitsOfASilence) {
        {{0, 1000, 0}, {0, 1250, 0}, {2900, 4000, 2900}}},
       {"threads that wait at once make the silence no longer",
        {{0, 1000, 0}, {9000, 1250, 1250}, {18000, 1500, 1500}}},
+      {"the waits of one silence are not those of the next",
+       {{0, 1000, 0}, {900, 1900, 900}, {950, 1100, 0}, {970, 1350, 20}}},
       {"a thread that ends takes nothing away",
        {{5000, 1000, 0},
         {5200, 1250, 200},
