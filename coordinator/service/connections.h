@@ -50,8 +50,8 @@ struct ConnectionLimits {
   // bytes can begin a call, which costs gRPC 9 KB until it is answered.
   int64_t burst = 64 << 10;
   int64_t bytes_per_second = 4 << 10;
-  int64_t bursts_of_all = 1 << 20;
-  int64_t bytes_per_second_of_all = 256 << 10;
+  int64_t bursts_of_all = 512 << 10;
+  int64_t bytes_per_second_of_all = 128 << 10;
   // The bytes of open connections of strangers, which gRPC may hold if messages
   // are unfinished. A client that has sent as much over many minutes is closed
   // between two calls and does not count as a flood.

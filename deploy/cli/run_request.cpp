@@ -333,7 +333,8 @@ void take_files(const CommandLine& line, RunRequest& request) {
   if (is_resumed) require_data_of_resumed_run(config, request.run_directory);
   config.weights = configs::find_weights(config.weights, request.notes);
   config.teacher = configs::find_weights(config.teacher, request.notes);
-  check_files(config);
+  // The coordinator reads none of them, and its machine may lack them.
+  if (line.command != "coordinator") check_files(config);
   use_trained_size(line.run_flags, request);
   use_trained_classes(request);
   if (is_resumed) check_recorded_model(config, request.run_directory);

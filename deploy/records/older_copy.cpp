@@ -19,7 +19,8 @@ std::optional<OlderCopy> older_copy(
   // one may be of a step that only a lost rank 0 had committed.
   if (!is_elsewhere(run_directory, *noted)) {
     if (const auto last = last_step(run_directory)) {
-      steps = std::max(steps, last->step + 1);
+      // A rank 0 that was killed may not have written its last step's line.
+      steps = std::max(steps, last->step + 2);
     }
   }
   if (steps >= noted->steps) return std::nullopt;

@@ -373,6 +373,11 @@ def samples_of_a_step():
         [83394, 52272, 111965, 84882, 58580, 26970, 68331]
     positions = {"seed": 7, "epoch": 3, "begin": 0, "end": 10}
     assert headroom_train.samples_of({"samples": positions, "epoch_samples": 10}) == [4, 1, 8, 3, 5, 6, 7, 0, 9, 2]
+    try:
+        headroom_train.samples_of({"samples": {**positions, "order": "--rect"}, "epoch_samples": 10})
+        raise AssertionError("the order of --rect is not known")
+    except headroom_train.HeadroomError as refusal:
+        assert "a run with --rect" in refusal.text
 
 
 def live_run():

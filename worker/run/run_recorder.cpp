@@ -118,6 +118,7 @@ std::string to_json_line(const StepRecord& record) {
                {"epoch", record.epoch},
                {"begin", record.positions.begin},
                {"end", record.positions.end}};
+    if (!record.order_name.empty()) samples["order"] = record.order_name;
   }
   // Doubles get as many digits as are needed to read the same bits again.
   nlohmann::ordered_json line = {

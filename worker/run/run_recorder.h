@@ -49,11 +49,11 @@ struct StepRecord {
   int64_t attempt = 1;
   double seconds = 0;
   double images_per_second = 0;  // sum over all ranks
-  // The global batch: `positions` in the epoch's order of its samples, which
-  // follows from the seed.
+  // The global batch: `positions` in the epoch's order of its samples.
   plan::SampleRange positions;
   sampling::EpochOrder order;
   uint64_t seed = 0;
+  std::string order_name;     // "": a permutation, which follows from the seed
   bool lists_samples = true;  // false: the line has only the positions
   int64_t epoch_samples = 0;  // so that the file alone can be audited
   step::StepResult result;

@@ -47,6 +47,14 @@ std::string lowered_scale_text(const step::StepResult& result) {
          yaml::exact_text(*result.loss_scale / 2);
 }
 
+// What an epoch's order of the samples depends on besides the seed; "" if
+// nothing.
+std::string order_name(const configs::RunConfig& config) {
+  if (config.rect) return "--rect";
+  if (config.image_weights) return "--image-weights";
+  return config.synthetic_input ? "--synthetic-input" : "";
+}
+
 }  // namespace
 
 struct TrainingRun::Implementation {
@@ -490,6 +498,7 @@ void TrainingRun::Implementation::note_step(const loader::Batch& batch,
       .positions = batch.positions,
       .order = batch.order,
       .seed = context.config.seed,
+      .order_name = order_name(context.config),
       .lists_samples = context.config.global_batch_size <= kMostListedSamples,
       .epoch_samples = context.images_in_epoch,
       .result = result,

@@ -250,7 +250,10 @@ void add_price(const CommandLine& line,
   const std::string file = line.value_of("--prices");
   const std::vector<PricedMachine> prices =
       parse_prices(yaml::read_config_file(file, "plan"), file);
-  if (!machines || !machines->instance) return;
+  if (!machines || !machines->instance) {
+    run.without_price = "these machines";
+    return;
+  }
   const std::string& name = machines->instance->name;
   const auto found = std::ranges::find(prices, name, &PricedMachine::name);
   if (found == prices.end()) {

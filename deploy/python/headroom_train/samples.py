@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Iterator, List
 
+from headroom_train.errors import REQUEST, HeadroomError
 from headroom_train.table import Record
 
 _MASK = 0xFFFFFFFF
@@ -49,11 +50,14 @@ def _order(seed: int, epoch: int, count: int, positions: range) -> Iterator[int]
 def samples_of(step: Record) -> List[int]:
     """The samples of the step's batch, in order, as indices into the data set.
 
-    With --rect or --image-weights the order is not in the run's files: this is then
-    right only for a step that lists its samples.
+    With --rect or --image-weights the order depends on the data set, and the samples of
+    a step that does not list them are refused.
     """
     samples = step["samples"]
     if isinstance(samples, list):
         return samples
+    if "order" in samples:
+        raise HeadroomError(REQUEST, f"the samples of this step are not known: a run with {samples['order']} and "
+                                     "--batch above 256 writes only their positions")
     positions = range(samples["begin"], samples["end"])
     return list(_order(samples["seed"], samples["epoch"], step["epoch_samples"], positions))
