@@ -128,7 +128,8 @@ class Delivery {
   RunJournal& journal_;
   RendezvousKeys keys_;
   uint64_t keys_generation_ = 0;
-  // The answer to a lookup of this key alone, once one was made.
+  // By key, the cached answer to a request for this key only. Made at the first
+  // such request.
   std::map<std::string, grpc::ByteBuffer> answers_;
   EventLog events_;
   // The number of each reporter's newest report.

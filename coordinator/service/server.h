@@ -64,8 +64,8 @@ struct ServerOptions {
   // Share the port with the parent process, which reserves it (hold_address)
   // for coordinators that it may start later.
   bool shares_port = false;
-  // This coordinator replaces an earlier one of the same run: the address is
-  // reserved, and the log has its run.
+  // This coordinator replaces an earlier one of the same run: the parent
+  // process has kept the address for it, and the log has the run's records.
   bool is_successor = false;
   // Enables gRPC's server reflection.
   bool debug_reflection = false;

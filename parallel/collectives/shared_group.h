@@ -70,7 +70,7 @@ class SharedGroup {
 
   // Begins a turn. Returns its buffers, by rank, of kPartBytes each.
   const std::vector<std::byte*>& begin(const Signature& signature);
-  // Returns when all ranks have reached this point of the turn.
+  // Waits until all ranks have called it as often in this turn.
   void meet(const char* operation);
 
   // Marks the group as failed: this rank's later calls fail, and peers that

@@ -81,9 +81,9 @@ class ReplanSearch {
                request_.memory_limit);
   }
 
-  // Another remedy: more processes or smaller images. A resume that has one of
-  // the plan's flags gives the others their defaults, so the search may choose
-  // all of them.
+  // What helps if no plan of these processes fits: more processes, or smaller
+  // images. If --resume has one of the plan's flags, those not given return to
+  // their defaults. So the search may choose every one of them.
   std::optional<Remedy> other_remedy() {
     configs::RunConfig open = request_;
     open.layout.reset();

@@ -26,7 +26,7 @@ class MemoryEstimator {
     return estimate_;
   }
 
-  // The step with only the micro-batches in flight and a few more.
+  // A shortened step: a few more micro-batches than can be in flight at once.
   StepRequest step() const {
     StepRequest step;
     step.stage = share_.stage();

@@ -47,7 +47,7 @@ class PeerReplicas {
   // (host_state_snapshot.h). REQUIRES: after_commit() has been called.
   const at::Tensor& newest() const { return own_.front().bytes; }
 
-  // Waits for the running transfer. Called before the next step, which may need
+  // Waits for the running transfer. Call before the next step, which may need
   // the copy.
   void settle();
 

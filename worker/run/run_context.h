@@ -34,7 +34,7 @@ struct RunContext {
              CrossGenerationState& carried);
 
   control::Assignment assignment;  // the newest assignment
-  const int rank;                  // equal in all assignments of this object
+  const int rank;                  // the same in each new assignment
   const configs::RunConfig config;
   control::CoordinatorClient& client;
   step::FaultInjection& faults;

@@ -57,7 +57,8 @@ struct CrossGenerationState {
   // ladder.
   std::pair<plan::Plan, memory::LadderState> ladder;
 
-  // The rung on which a generation under `plan` starts.
+  // Where on the memory ladder (memory_ladder.h) a generation that trains with
+  // `plan` starts.
   memory::LadderState ladder_of(const plan::Plan& plan) const {
     return ladder.first == plan ? ladder.second : memory::LadderState{};
   }

@@ -44,8 +44,7 @@ struct ValidatedAverage {
 
 ValidatedAverage validate_average(const AverageValidation& of);
 
-// The shape from which the memory model predicts a pass of the images in
-// `part`.
+// The shapes of a forward pass over the images in `part`, for the memory model.
 predict::ValidationShape validation_shape(const loader::Batch& part);
 
 }  // namespace headroom::validation

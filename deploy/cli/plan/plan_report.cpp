@@ -291,7 +291,7 @@ std::string drawing(const PlanReport& report) {
       static_cast<int64_t>(report.parts.front().micro_batches.size()));
 }
 
-// The bound on boxes that the predicted bytes assume.
+// The most boxes that the predicted bytes allow for.
 Json labels_json(const PlanReport& report) {
   const predict::LabelBound labels = predict::label_bound(report.config);
   const predict::BoxBound bound =

@@ -65,7 +65,8 @@ struct Launcher {
   // that gives the same rank and a number of ranks replaces this row.
   bool gives_way = false;
   Started started = Started::kNodes;
-  // The rank and number of processes (if kAgents), else of machines.
+  // Variables with the rank and the number of processes if kAgents, otherwise
+  // of machines.
   std::string_view rank{};
   std::string_view size{};
   // The index of the machine that becomes rank 0.

@@ -276,7 +276,8 @@ TEST(DetectOnMaps, ARepeatedMapIsPlainAndTheOthersStayAMosaic) {
   EXPECT_EQ(both.second, alone);
 }
 
-// In pixels, a part has the boxes that detect finds in the same file alone.
+// In pixels, the boxes of a part are those that `headroom detect` finds if it
+// is given only that file.
 TEST(DetectOnMaps, AMosaicChangesNoBoxInPixels) {
   const TemporaryFolder folder;
   write_quarters(folder.path() / "parts", test_picture(192, 192, 1), 96);

@@ -51,7 +51,7 @@ std::string open_index_of(const fs::path& shard,
   }
 }
 
-// The image to which a path in a pack leads.
+// The image that a path into a pack names.
 struct Place {
   std::shared_ptr<const PackIndex> index;
   const IndexedImage* image = nullptr;

@@ -59,7 +59,9 @@ class CrowdWatch {
   void run();
   // Returns true if the watch ends before the next look.
   bool ends_within_a_look();
-  // Holds the second team while the machine is crowded.
+  // Keeps a second team of OpenMP threads alive while other programs need the
+  // cores: with more threads than cores, the OpenMP library lets waiting
+  // threads sleep instead of spin.
   void hold_team();
 
   const int threads_;
