@@ -69,13 +69,13 @@ lost() {
   echo "ssh: connect to host $host port 22: No route to host" >&2
   exit 255
 }
-kill -0 "$pid" 2>/dev/null || lost
+# A machine that is lost may stay as a process that nobody has waited for.
+lives() { [[ $(ps -o stat= -p "$pid") == [!Z]* ]]; }
+lives || lost
 code=0
 env --default-signal=INT -i PATH=/usr/bin:/bin HOME=/root nsenter --target "$pid" --net --uts --pid \
   --mount --wdns=/ sh -c "$*" || code=$?
-# The command of a machine that is lost may end a moment before the machine.
-((code != 137)) || sleep 0.5
-kill -0 "$pid" 2>/dev/null || lost
+lives || lost
 exit "$code"
 SSH
 chmod 755 "$test/bin/ssh"
