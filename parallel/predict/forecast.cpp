@@ -10,9 +10,9 @@
 namespace headroom::predict {
 namespace {
 
-// The same values as in worker/step: the buckets of GradientReducer, the sum of
-// batch-norm counts that follows them, and the vote (StepReports), which has
-// seven numbers for each rank and eight more.
+// Sizes that worker/step uses. Gradients are summed in buckets
+// (GradientReducer). A sum of batch-norm counts follows them, then the vote
+// (StepReports): seven numbers for each rank, and eight more.
 constexpr double kBucketBytes = 4 << 20;
 constexpr double kCountBytes = 4096;
 double vote_bytes(int64_t ranks) {

@@ -592,9 +592,9 @@ void TrainingRun::hold_committed() {
   }
   if (!run.buddies) return;
   for (checkpoint::HostStateSnapshot& copy : run.buddies->take()) {
-    // Whoever holds a copy of this step has its record, so ranks do not send
-    // the line with their copies. The line of an older copy's step is in the
-    // file: rank 0 writes it before it votes for the next step.
+    // Copies are sent without their step's line of steps.jsonl, because each
+    // rank can make the newest step's line from its own record. An older step's
+    // line is in the file: rank 0 writes it before it votes for the next step.
     if (!run.newest.result.committed ||
         copy.counters.committed_steps == run.newest.step + 1) {
       copy.newest_line = run.newest_line();

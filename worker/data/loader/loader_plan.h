@@ -84,7 +84,7 @@ class LoaderPlan {
   // REQUIRES: index < batches_per_epoch() in validation.
   BatchPlan undrawn_batch(int64_t index) const;
 
-  // The same batch with its samples.
+  // undrawn_batch(index), with its samples drawn.
   BatchPlan batch(int64_t index) const {
     BatchPlan plan = undrawn_batch(index);
     plan.draw_samples();
