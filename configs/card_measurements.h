@@ -19,8 +19,8 @@ namespace headroom::configs {
 // A model's step on a card that trained alone. A step of n images takes
 // seconds_beside_layers + n * (the layers' computed seconds) * time_scale.
 struct CardMeasurement {
-  std::string card;        // the kind: "NVIDIA H200"
-  std::string model;       // "yolov5s"
+  std::string card = {};   // the kind: "NVIDIA H200"
+  std::string model = {};  // "yolov5s"
   int64_t parameters = 0;  // of the model
   Precision precision = Precision::kFp32;
   bool tf32 = false;
@@ -31,10 +31,10 @@ struct CardMeasurement {
   double seconds = 0;  // of that step
   double time_scale = 1;
   double seconds_beside_layers = 0;
-  std::string date;     // "2026-11-30"
-  std::string uuid;     // of the card; "" if unknown
-  std::string driver;   // its version; "" if unknown
-  std::string program;  // the version of Headroom
+  std::string date = {};     // "2026-11-30"
+  std::string uuid = {};     // of the card; "" if unknown
+  std::string driver = {};   // its version; "" if unknown
+  std::string program = {};  // the version of Headroom
 
   bool operator==(const CardMeasurement&) const = default;
 };

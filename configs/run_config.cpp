@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "configs/options.h"
+#include "configs/yaml/quoted_text.h"
 #include "configs/yaml/shipped_files.h"
 #include "configs/yaml/strict_yaml.h"
 #include "parallel/base/check.h"

@@ -35,9 +35,9 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-constexpr int64_t kWarmUp = 5;            // first steps, which do not count
-constexpr int64_t kFewest = kWarmUp + 3;  // steps of a measurement
-constexpr int64_t kMost = kWarmUp + 40;
+constexpr int64_t kWarmUpSteps = 5;  // first steps, which do not count
+constexpr int64_t kFewestSteps = kWarmUpSteps + 3;  // steps of a measurement
+constexpr int64_t kMostSteps = kWarmUpSteps + 40;
 constexpr const char* kInstead =
     "give --images-per-second N instead, which headroom train prints where "
     "there is such a card";
@@ -94,7 +94,7 @@ configs::RunConfig measured_run(const configs::RunConfig& asked, int card,
   run.processes = 1;
   run.memory_limit = asked.memory_limit;
   run.synthetic_input = true;
-  run.max_steps = kMost;
+  run.max_steps = kMostSteps;
   run.noval = run.nosave = run.noplots = true;
   return run;
 }
@@ -113,8 +113,9 @@ int64_t lines_in(const std::string& text) {
   return std::ranges::count(text, '\n');
 }
 
-// Trains until kMost steps are done, or until `enough` if there are kFewest, or
-// until `end`. Returns the median step; nullopt if there are too few.
+// Trains until kMostSteps steps are done, or until `enough` if there are
+// kFewestSteps, or until `end`. Returns the median step; nullopt if there are
+// too few.
 std::optional<double> train(const configs::RunConfig& run,
                             Clock::time_point enough, Clock::time_point end) {
   constexpr auto kTick = std::chrono::milliseconds(100);
@@ -135,8 +136,8 @@ std::optional<double> train(const configs::RunConfig& run,
     const bool has_ended = child.wait(kTick).has_value();
     steps = text_or_none(results / run_files::kSteps);
     const auto now = Clock::now();
-    if (has_ended || lines_in(steps) >= kMost || now >= end ||
-        (now >= enough && lines_in(steps) >= kFewest)) {
+    if (has_ended || lines_in(steps) >= kMostSteps || now >= end ||
+        (now >= enough && lines_in(steps) >= kFewestSteps)) {
       break;
     }
     if (interrupts::count() > 0) {
@@ -217,9 +218,10 @@ std::optional<double> median_step(const std::string& steps_jsonl) {
     const auto step = nlohmann::json::parse(line, nullptr, false);
     // The last line may not be whole yet.
     if (!step.is_object() || !step.contains("seconds")) continue;
-    if (number >= kWarmUp) seconds.push_back(step["seconds"].get<double>());
+    if (number >= kWarmUpSteps)
+      seconds.push_back(step["seconds"].get<double>());
   }
-  if (std::ssize(seconds) < kFewest - kWarmUp) return std::nullopt;
+  if (std::ssize(seconds) < kFewestSteps - kWarmUpSteps) return std::nullopt;
   return median(std::move(seconds));
 }
 
@@ -262,8 +264,8 @@ configs::CardMeasurement measure_card(const RunRequest& request,
       train(run, after(kSecondsToMeasure / 2), after(kSecondsToMeasure));
   if (!seconds) {
     throw Error("measure",
-                cat("the card has not done ", kFewest, " steps of ", images,
-                    " images within ", kSecondsToMeasure, " s"),
+                cat("the card has not done ", kFewestSteps, " steps of ",
+                    images, " images within ", kSecondsToMeasure, " s"),
                 "give a smaller --batch, or --images-per-second N",
                 ExitCode::kResource);
   }

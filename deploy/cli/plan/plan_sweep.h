@@ -8,6 +8,7 @@
 
 #include "configs/run_config.h"
 #include "deploy/cli/args/command_line.h"
+#include "parallel/planner/card_speed.h"
 
 namespace headroom::cli {
 
