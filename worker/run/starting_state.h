@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "configs/run_config.h"
+#include "parallel/base/shared_file.h"
 #include "parallel/collectives/mesh.h"
 #include "parallel/devices/compute_device.h"
 #include "worker/checkpoint/host_state_snapshot.h"
@@ -38,6 +39,7 @@ struct CrossGenerationState {
   memory::DeviceFootprint footprint;
   // Faults of --inject; each happens once per process. Null before training.
   std::unique_ptr<step::FaultInjection> faults;
+  SharedFiles shared;  // of this worker's agent
   // Read once, because reading labels is slow.
   std::unique_ptr<step::RunData> data;
   // Network rates, measured by the first generation on several machines.
