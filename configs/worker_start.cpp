@@ -46,6 +46,11 @@ std::vector<Option> options_of(WorkerStart& start) {
       bound("--shared-index FD", &start.shared_index,
             "The agent's workers share the index of the data sets in this open "
             "file. By default the worker has its own."),
+      bound("--shared-images FD", &start.shared_images,
+            "The agent's workers share their decoded images in this open file. "
+            "By default the worker has its own."),
+      bound("--sharers N", &start.sharers,
+            "So many workers share these files."),
   };
 }
 

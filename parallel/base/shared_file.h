@@ -76,7 +76,9 @@ class SharedFile {
 // What an agent shares among its workers on a machine. Descriptors are -1 if
 // there is no such file.
 struct SharedFiles {
-  int index = -1;  // the index of the data sets
+  int index = -1;       // the index of the data sets
+  int images = -1;      // decoded images
+  int num_workers = 1;  // workers that share them
 };
 
 }  // namespace headroom

@@ -150,7 +150,9 @@ class Agent {
             .card_uuid = slot.card ? slot.card->uuid : "",
             .return_memory = returns_memory_,
             .augment_program = options_.augment_program,
-            .shared_index = descriptor_of(index_)};
+            .shared_index = descriptor_of(index_),
+            .shared_images = descriptor_of(images_),
+            .sharers = options_.processes};
   }
 
   static int64_t descriptor_of(const std::unique_ptr<SharedFile>& file) {
@@ -162,10 +164,11 @@ class Agent {
   void make_shared_files() {
     if (options_.processes == 1) return;
     index_ = SharedFile::make("headroom index");
-    if (index_) return;
-    options_.print(cat("warning: ", this_host_name(),
-                       ": the workers cannot share memory (",
-                       std::strerror(errno), "): each keeps its own index"));
+    images_ = SharedFile::make("headroom images");
+    if (index_ && images_) return;
+    options_.print(cat(
+        "warning: ", this_host_name(), ": the workers cannot share memory (",
+        std::strerror(errno), "): each keeps its own index and images"));
   }
 
   // Gives the slots the cards that the coordinator has chosen.
@@ -226,7 +229,9 @@ class Agent {
       child.extra_environment[wire::kBeatChannelVariable] =
           std::to_string(workers.fd());
       child.passed_fds = {workers.fd()};
-      if (index_) child.passed_fds.push_back(index_->descriptor());
+      for (const auto* file : {&index_, &images_}) {
+        if (*file) child.passed_fds.push_back((*file)->descriptor());
+      }
       slot.process = std::make_unique<ChildProcess>(std::move(child));
       client_->speak_for(slot.worker_id, std::move(own));
     } catch (const Error& error) {
@@ -457,7 +462,7 @@ class Agent {
   NodeCards cards_;
   std::vector<Slot> slots_;
   // The workers' SharedFiles; nullptr for a worker alone.
-  std::unique_ptr<SharedFile> index_;
+  std::unique_ptr<SharedFile> index_, images_;
   OomKills oom_kills_;
   // Stays true after the kernel has killed a worker because memory ran out.
   bool returns_memory_ = false;

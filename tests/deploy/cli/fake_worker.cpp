@@ -132,14 +132,14 @@ int number_of(const char* variable, int otherwise) {
 // Says how many workers have used the shared files, this one included.
 void count_users(std::map<std::string, std::string>& flags) {
   std::string text;
-  for (const char* const flag : {"--shared-index"}) {
+  for (const char* const flag : {"--shared-index", "--shared-images"}) {
     const auto file =
         headroom::SharedFile::open(std::atoi(flags[flag].c_str()));
     const headroom::SharedFile::Lock lock(*file);
     file->write(file->size(), "x", 1);
     text += " " + std::to_string(file->size());
   }
-  headroom::log::warn("shares as user" + text);
+  headroom::log::warn("shares as user" + text + " with " + flags["--sharers"]);
 }
 
 // Prints the devices as `headroom-worker devices` does.
