@@ -99,4 +99,10 @@ LoaderBudget loader_budget(const LoaderShape& shape, const Hyperparameters& hyp,
   return budget;
 }
 
+int64_t shared_cache_bytes(int64_t cache_bytes, int64_t ranks,
+                           int64_t free_bytes) {
+  const int64_t wanted = cache_bytes * ranks;
+  return free_bytes > 0 ? std::min(wanted, free_bytes / 4 * 3) : wanted;
+}
+
 }  // namespace headroom::configs

@@ -4,6 +4,9 @@
 // The loader calls it with the data set's own image sizes. The planner does not
 // read the data set and assumes source images as large as the network's input.
 //
+// Ranks of a machine put their bytes for cached images together and share one
+// cache, so that an image is decoded and kept once a machine.
+//
 //   a thread   its source pictures, the tiles of a mosaic (of two mosaics with
 //              mixup; with copy-paste also a picture that joins the tiles), and
 //              the samples that the thread makes; --augment-program returns a
@@ -69,5 +72,11 @@ int64_t rows_reached(const Hyperparameters& hyp, int64_t rows, int64_t height);
 // `limit` in bytes; 0 means kDefaultHostMemory.
 LoaderBudget loader_budget(const LoaderShape& shape, const Hyperparameters& hyp,
                            int64_t limit);
+
+// Bytes of the images that `ranks` ranks of a machine cache together, in memory
+// that they share: the sum of their LoaderBudget::cache_bytes, but at most 3/4
+// of the machine's free memory. `free_bytes` is 0 if that is unknown.
+int64_t shared_cache_bytes(int64_t cache_bytes, int64_t ranks,
+                           int64_t free_bytes);
 
 }  // namespace headroom::configs

@@ -513,9 +513,10 @@ Options where_it_runs() {
            "--host-memory-limit SIZE", kTrainAndVal,
            "The loader's queues of a process may take this many bytes, for "
            "example 2GiB, and so may its file of offloaded activations. More "
-           "keeps more images in memory between their uses. 0 is 1 GiB for the "
-           "queues, less where the machine or the container has less free, and "
-           "what the disk has for the file.",
+           "keeps more images in memory between their uses: the processes of a "
+           "machine put their parts together and keep each image once. 0 is "
+           "1 GiB for the queues, less where the machine or the container has "
+           "less free, and what the disk has for the file.",
            {.unit = "bytes", .range = {0}, .is_byte_size = true}),
       flag("synthetic_input", &C::synthetic_input, "--synthetic-input", kTrain,
            "The run trains on fixed random images in memory, with 8 boxes each "

@@ -43,6 +43,14 @@ std::vector<Option> options_of(WorkerStart& start) {
             "has killed a worker because the host's memory ran out."),
       bound("--augment-program COMMAND", &start.augment_program,
             "Training samples go through this program."),
+      bound("--shared-index FD", &start.shared_index,
+            "The agent's workers share the index of the data sets in this open "
+            "file. By default the worker has its own."),
+      bound("--shared-images FD", &start.shared_images,
+            "The agent's workers share their decoded images in this open file. "
+            "By default the worker has its own."),
+      bound("--sharers N", &start.sharers,
+            "So many workers share these files."),
   };
 }
 

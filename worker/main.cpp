@@ -128,7 +128,10 @@ int run(const headroom::configs::WorkerStart& start) {
       {.advertise_host = start.advertise_host,
        .socket_folder = headroom::wire::unix_folder_of(start.coordinator),
        .card = {static_cast<int>(start.card), start.card_uuid},
-       .augment_program = start.augment_program});
+       .augment_program = start.augment_program,
+       .shared = {static_cast<int>(start.shared_index),
+                  static_cast<int>(start.shared_images),
+                  static_cast<int>(start.sharers)}});
   return end_with(exit_code, exit_code);
 }
 

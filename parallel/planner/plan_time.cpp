@@ -123,7 +123,8 @@ predict::TimeRequest time_request(const configs::RunConfig& config,
 // the time of one whose files are read: 183 samples a second and core beside
 // kSamplesPerCore.
 constexpr double kCachedShare = kSamplesPerCore / 183;
-// The loader's cache of decoded images, if --host-memory-limit sets no other.
+// A process's part of the cache of decoded images, if --host-memory-limit sets
+// no other.
 constexpr double kCacheBytes = int64_t{1} << 30;
 
 // Assumed for a whole run: images of validation for one of training (COCO has
@@ -137,12 +138,14 @@ constexpr double kCheckpointBytesPerSecond = 5.5e9;
 // Weights, momentum, average and accumulated gradients.
 constexpr double kCopiesInCheckpoint = 4;
 
-// Whether the decoded images of the whole data set fit into a loader's cache,
-// of which each process has its own.
-bool are_all_cached(const configs::RunConfig& config, int64_t images) {
-  const double cache = config.host_memory_limit > 0
-                           ? static_cast<double>(config.host_memory_limit)
-                           : kCacheBytes;
+// Whether the decoded images of the whole data set fit into the cache that the
+// processes of a machine share.
+bool are_all_cached(const configs::RunConfig& config, int64_t processes,
+                    int64_t images) {
+  const double cache = static_cast<double>(processes) *
+                       (config.host_memory_limit > 0
+                            ? static_cast<double>(config.host_memory_limit)
+                            : kCacheBytes);
   return static_cast<double>(3 * images * config.image_height *
                              config.image_width) <= cache;
 }
@@ -322,8 +325,9 @@ RunForecast run_forecast(const configs::RunConfig& config,
   // cache cannot hold all images.
   const double computing = step.seconds() - step.input;
   const double loading = step.input == 0 ? 0 : step.seconds();
-  const double warm =
-      are_all_cached(config, images) ? kCachedShare * loading : loading;
+  const double warm = are_all_cached(config, basis.machines.cards_each, images)
+                          ? kCachedShare * loading
+                          : loading;
   const auto first = static_cast<double>(std::min(in_epoch, run.steps));
   const double later = static_cast<double>(run.steps) - first;
   run.training = static_cast<double>(run.steps) * computing;

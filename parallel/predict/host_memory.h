@@ -5,6 +5,9 @@
 // training waits while checkpoints are written; if it has no room for pictures,
 // none are drawn.
 //
+// Of the images that the ranks of a machine cache together, each rank has its
+// part, so that the sum over a machine's ranks counts every image once.
+//
 // The planner does not read the data set and assumes source images as large as
 // the network's input. Every worker computes these numbers again with the data
 // set's real sizes. The offload file is not counted: it is on disk, with its

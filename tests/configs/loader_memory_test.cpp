@@ -138,5 +138,14 @@ TEST(LoaderMemory, ALimitIsKept) {
   }
 }
 
+TEST(SharedCache, IsTheSumOfTheRanksShares) {
+  EXPECT_EQ(shared_cache_bytes(100, 8, 0), 800);
+  EXPECT_EQ(shared_cache_bytes(100, 8, 10'000), 800);
+}
+
+TEST(SharedCache, LeavesAQuarterOfTheFreeMemory) {
+  EXPECT_EQ(shared_cache_bytes(100, 8, 400), 300);
+}
+
 }  // namespace
 }  // namespace headroom::configs

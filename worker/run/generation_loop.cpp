@@ -153,9 +153,10 @@ RunOutcome run_connected(const control::Assignment& assignment,
     communicator =
         std::make_unique<collectives::CountingCommunicator>(std::move(ranks));
   }
-  RunOutcome end = process.training ? process.training->run(*communicator)
-                                    : run_validation(assignment, client,
-                                                     *communicator, device);
+  RunOutcome end = process.training
+                       ? process.training->run(*communicator)
+                       : run_validation(assignment, client, *communicator,
+                                        device, options.shared.index);
   if (!end.left && !end.has_no_agent) {
     finish(client, assignment, end, process.committed_steps(), *communicator);
   }
@@ -415,6 +416,7 @@ void save_without_coordinator(ThisProcess& process) {
 int run_generations(control::CoordinatorClient& client,
                     const WorkerOptions& options) {
   auto process = std::make_unique<ThisProcess>();
+  process->carried.shared = options.shared;
   try {
     const int exit_code = follow_assignments(client, options, process);
     if (process && agent_loss::has_happened()) {

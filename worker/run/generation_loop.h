@@ -14,6 +14,7 @@
 
 #include <string>
 
+#include "parallel/base/shared_file.h"
 #include "worker/control/coordinator_client.h"
 #include "worker/run/run_device.h"
 
@@ -27,6 +28,7 @@ struct WorkerOptions {
   std::string socket_folder = {};
   AssignedCard card = {};
   std::string augment_program = {};  // the value of --augment-program
+  SharedFiles shared = {};           // of this worker's agent
 };
 
 // Returns the worker's exit code.

@@ -7,6 +7,7 @@
 
 #include "configs/layers/model_record.h"
 #include "parallel/base/check.h"
+#include "parallel/base/log.h"
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "parallel/base/utf8.h"
@@ -107,7 +108,11 @@ step::RunData& read_once(CrossGenerationState& carried,
                          const configs::RunConfig& config,
                          const control::Assignment& assignment) {
   if (carried.data) return *carried.data;
-  carried.data = std::make_unique<step::RunData>(step::read_data(config));
+  carried.data = std::make_unique<step::RunData>(
+      step::read_data(config, carried.shared.index));
+  if (!carried.data->sharing_problem.empty()) {
+    log::warn(carried.data->sharing_problem);
+  }
   if (!config.resume.empty() ||
       (assignment.generation > 1 && has_run_folder(assignment) &&
        !RunDirectory(assignment.run_directory).holds_older_run())) {

@@ -14,12 +14,14 @@
 #include <vector>
 
 #include "configs/run_config.h"
+#include "parallel/base/shared_file.h"
 #include "parallel/collectives/mesh.h"
 #include "parallel/devices/compute_device.h"
 #include "worker/checkpoint/host_state_snapshot.h"
 #include "worker/checkpoint/orphaned_state.h"
 #include "worker/checkpoint/peer_replicas.h"
 #include "worker/control/coordinator_client.h"
+#include "worker/data/loader/shared_images.h"
 #include "worker/memory/device_footprint.h"
 #include "worker/memory/memory_ladder.h"
 #include "worker/run/run_context.h"
@@ -38,6 +40,11 @@ struct CrossGenerationState {
   memory::DeviceFootprint footprint;
   // Faults of --inject; each happens once per process. Null before training.
   std::unique_ptr<step::FaultInjection> faults;
+  SharedFiles shared;  // of this worker's agent
+  // The images in shared.images; null before the first generation, or if this
+  // process keeps its own.
+  std::shared_ptr<loader::SharedImages> images;
+  int64_t images_limit = 0;  // --host-memory-limit when they were opened
   // Read once, because reading labels is slow.
   std::unique_ptr<step::RunData> data;
   // Network rates, measured by the first generation on several machines.

@@ -6,19 +6,23 @@
 #include <optional>
 #include <utility>
 
+#include "configs/loader_memory.h"
 #include "configs/yaml/scalar.h"
 #include "parallel/base/check.h"
+#include "parallel/base/log.h"
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "parallel/collectives/communicator.h"
 #include "parallel/collectives/gather.h"
 #include "parallel/collectives/mesh.h"
+#include "parallel/machine/machine_limits.h"
 #include "parallel/plan/plan_json.h"
 #include "parallel/predict/memory_request.h"
 #include "parallel/predict/phase_memory.h"
 #include "worker/checkpoint/checkpoint_saver.h"
 #include "worker/checkpoint/peer_replicas.h"
 #include "worker/control/agent_loss.h"
+#include "worker/data/loader/loader.h"
 #include "worker/memory/box_bound_monitor.h"
 #include "worker/memory/memory_trace.h"
 #include "worker/run/epoch_end.h"
@@ -91,6 +95,7 @@ struct TrainingRun::Implementation {
   // The parts of prepare().
   void restore_state();
   void share_host_memory();
+  void share_images(int64_t cache_bytes);
   void require_steps_left() const;
   void keep_copies();
   void begin_pictures();
@@ -168,7 +173,7 @@ RunOutcome TrainingRun::Implementation::run(
     make_trainer();
     reports->note_memory(start_up.compare(
         predict::estimate_start_up(context.memory, mesh->here)));
-    source.emplace(context, *state, host.training, *reports);
+    source.emplace(context, *state, host.training, carried.images, *reports);
   }
   if (const auto exhausted = trainer->begin_generation()) {
     return ending->leave_for_memory(*exhausted, trainer->shortfall());
@@ -251,6 +256,11 @@ RunOutcome TrainingRun::Implementation::train() {
 void TrainingRun::Implementation::prepare(
     collectives::Communicator& communicator) {
   budget.emplace(context, carried.footprint);
+  // With another limit the workers of a machine share other images. All of them
+  // let go of the old ones here, before the first collective operation.
+  if (carried.images_limit != context.config.host_memory_limit) {
+    carried.images.reset();
+  }
   if (context.data.training) {
     step::require_same_on_all_ranks(communicator,
                                     context.data.training->digest(),
@@ -363,14 +373,49 @@ void TrainingRun::Implementation::share_host_memory() {
   host = predict::host_shares(context.config.host_memory_limit, needed);
   if (!host.copies_state) needed.state_copy = 0;
   if (!host.draws_pictures) needed.pictures = 0;
+  share_images(needed.training.cache_bytes);
   if (context.rank != 0) return;
-  report(EventKind::kHostMemory, validation::describe(needed));
+  std::string text = validation::describe(needed);
+  if (carried.images != nullptr) {
+    text += cat("; the ", carried.shared.num_workers,
+                " workers of a machine share the images that they remember, ",
+                format_bytes(carried.images->room_bytes()));
+  }
+  report(EventKind::kHostMemory, text);
   if (context.device.is_cpu()) return;
   const configs::AugmentPlace place = configs::augment_place(context.config);
   report(EventKind::kAugmentOn,
          std::string("samples are rendered ") +
              (place.on_device ? "on the device" : "by the loader's threads") +
              ": " + place.reason);
+}
+
+// Opens the cache of images that this worker shares with others, if its agent
+// has made one. `cache_bytes`: this worker's share of it.
+void TrainingRun::Implementation::share_images(int64_t cache_bytes) {
+  const SharedFiles& shared = carried.shared;
+  if (shared.images < 0 || carried.images != nullptr) return;
+  const int64_t wanted = cache_bytes * shared.num_workers;
+  const loader::SharedImages::Content content = loader::shared_content(
+      validation::training_options(context.config, context.assignment.plan,
+                                   context.data, state->model(), *mesh));
+  std::string problem;
+  carried.images_limit = context.config.host_memory_limit;
+  carried.images = loader::SharedImages::open(
+      shared.images, content,
+      configs::shared_cache_bytes(cache_bytes, shared.num_workers,
+                                  read_machine_limits().free_bytes),
+      problem);
+  if (carried.images == nullptr) {
+    log::warn("this worker remembers " + format_bytes(cache_bytes) +
+              " of images for itself: " + problem);
+  } else if (carried.images->room_bytes() < wanted / 2 &&
+             context.assignment.local_rank == 0) {
+    log::warn(cat("the workers of this machine remember ",
+                  format_bytes(carried.images->room_bytes()),
+                  " of images, not ", format_bytes(wanted),
+                  ": no more of its memory is free"));
+  }
 }
 
 // Throws Error if a resumed run has no steps left. Only the first generation

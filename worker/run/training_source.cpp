@@ -1,6 +1,7 @@
 #include "worker/run/training_source.h"
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "configs/fault.h"
@@ -17,10 +18,10 @@
 namespace headroom::run {
 namespace {
 
-std::unique_ptr<loader::BatchSource> open_batches(const RunContext& run,
-                                                  step::TrainingState& state,
-                                                  int64_t host_memory_limit,
-                                                  RunReports& reports) {
+std::unique_ptr<loader::BatchSource> open_batches(
+    const RunContext& run, step::TrainingState& state,
+    int64_t host_memory_limit, std::shared_ptr<loader::SharedImages> images,
+    RunReports& reports) {
   loader::LoaderOptions options = validation::training_options(
       run.config, run.assignment.plan, run.data, state.model(), *state.mesh());
   options.first_step = state.counters.committed_steps;
@@ -29,6 +30,7 @@ std::unique_ptr<loader::BatchSource> open_batches(const RunContext& run,
     return std::make_unique<loader::SyntheticInput>(options);
   }
   options.host_memory_limit_bytes = host_memory_limit;
+  options.shared_images = std::move(images);
   options.weighted_epochs = 0;  // begin_epoch() allows one epoch after another
   options.hooks.targets_begin = [&reports](int64_t step) {
     reports.begin_phase(configs::Fault::Phase::kLoader, step);
@@ -50,10 +52,13 @@ std::unique_ptr<loader::BatchSource> open_batches(const RunContext& run,
 
 TrainingSource::TrainingSource(const RunContext& run,
                                step::TrainingState& state,
-                               int64_t host_memory_limit, RunReports& reports)
+                               int64_t host_memory_limit,
+                               std::shared_ptr<loader::SharedImages> images,
+                               RunReports& reports)
     : run_(run),
       state_(state),
-      batches_(open_batches(run, state, host_memory_limit, reports)) {}
+      batches_(open_batches(run, state, host_memory_limit, std::move(images),
+                            reports)) {}
 
 void TrainingSource::begin_epoch() {
   if (!run_.config.image_weights) return;

@@ -19,10 +19,13 @@ namespace headroom::run {
 
 class TrainingSource {
  public:
-  // `host_memory_limit`: bytes of the loader. `reports` must outlive this
-  // object, because the loader's threads call it.
+  // `host_memory_limit`: bytes of the loader. `images`: the cache that it
+  // shares, or nullptr. `reports` must outlive this object, because the
+  // loader's threads call it.
   TrainingSource(const RunContext& run, step::TrainingState& state,
-                 int64_t host_memory_limit, RunReports& reports);
+                 int64_t host_memory_limit,
+                 std::shared_ptr<loader::SharedImages> images,
+                 RunReports& reports);
 
   // With --image-weights: opens the epoch of the next step. Collective.
   void begin_epoch();

@@ -154,14 +154,15 @@ void load_judged_weights(const configs::RunConfig& config,
 RunOutcome run_validation(const control::Assignment& assignment,
                           control::CoordinatorClient& client,
                           collectives::Communicator& communicator,
-                          const devices::ComputeDevice& device) {
+                          const devices::ComputeDevice& device,
+                          int shared_index) {
   const configs::RunConfig config =
       configs::parse_run_config(assignment.run_config_yaml, run_files::kRun);
   if (config.weights.empty()) {
     throw Error("val", "no weights were given",
                 "give them with --weights FILE.safetensors");
   }
-  const step::RunData inputs = step::read_data(config);
+  const step::RunData inputs = step::read_data(config, shared_index);
   model::LayerGraph model(inputs.table, inputs.num_classes(),
                           step::scalar_type_of(config.precision), config.seed);
   const auto say = [&](const std::string& note) {

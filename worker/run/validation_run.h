@@ -11,11 +11,12 @@ class Communicator;
 
 namespace headroom::run {
 
-// Collective. Rank 0 writes results.json, pictures, and the files of --save-txt
-// and --save-json into the run directory.
+// Collective. `shared_index`: SharedFiles::index. Rank 0 writes results.json,
+// pictures, and the files of --save-txt and --save-json into the run directory.
 RunOutcome run_validation(const control::Assignment& assignment,
                           control::CoordinatorClient& client,
                           collectives::Communicator& communicator,
-                          const devices::ComputeDevice& device);
+                          const devices::ComputeDevice& device,
+                          int shared_index);
 
 }  // namespace headroom::run

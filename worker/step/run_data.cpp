@@ -17,6 +17,7 @@
 #include "parallel/predict/memory_request.h"
 #include "worker/data/codecs/image.h"
 #include "worker/data/labels/index_cache.h"
+#include "worker/data/labels/shared_index.h"
 #include "worker/data/loader/image_weights.h"
 #include "worker/data/loader/synthetic.h"
 #include "worker/data/loader/training_part.h"
@@ -33,8 +34,10 @@ bool pastes_objects(const configs::RunConfig& config) {
          config.hyp.mosaic > 0 && !config.rect;
 }
 
-labels::Dataset read_split(const configs::DataConfig& data, labels::Split split,
-                           const configs::RunConfig& config, RunData& inputs) {
+labels::IndexedDataset read_split(const configs::DataConfig& data,
+                                  labels::Split split,
+                                  const configs::RunConfig& config,
+                                  const RunData& inputs) {
   labels::IndexOptions options;
   options.limits.bands = layers::picture_channels(inputs.table.input_channels);
   options.limits.ranges = value_ranges(config);
@@ -44,9 +47,7 @@ labels::Dataset read_split(const configs::DataConfig& data, labels::Split split,
   if (!config.noindex) options.kept_in = labels::index_folder();
   options.keep_outlines =
       split == labels::Split::kTrain && pastes_objects(config);
-  labels::IndexedDataset indexed = labels::index_dataset(data, split, options);
-  inputs.reports.push_back(std::move(indexed.report));
-  return std::move(indexed.dataset);
+  return labels::index_dataset(data, split, options);
 }
 
 void read_model(const configs::RunConfig& config, RunData& inputs) {
@@ -158,8 +159,16 @@ std::vector<double> class_weights(const configs::RunConfig& config,
   return configs::weights_by_class(config, inputs.class_names, labels);
 }
 
+// What the content of the indexes follows from, besides the files.
+std::string index_key(const configs::RunConfig& config, const RunData& inputs) {
+  return cat(config.command, "\n", config.task, "\n", config.data, "\n",
+             config.seed, "\n", yaml::exact_text(config.fraction), "\n",
+             config.single_cls, pastes_objects(config), "\n",
+             inputs.table.input_channels, "\n", to_text(value_ranges(config)));
+}
+
 // Reads all but the weights of the classes.
-RunData read_files(const configs::RunConfig& config) {
+RunData read_files(const configs::RunConfig& config, int shared_index) {
   RunData inputs;
   read_model(config, inputs);
   if (config.command == "train") use_anchors(config, inputs.table);
@@ -175,14 +184,30 @@ RunData read_files(const configs::RunConfig& config) {
   const configs::DataConfig data = configs::load_data_config(config.data);
   inputs.range = data.range;
   check_range(config, data, inputs);
-  if (config.command == "val") {
-    inputs.validation = read_split(data, split_of(config), config, inputs);
-  } else {
-    inputs.training = read_split(data, labels::Split::kTrain, config, inputs);
-    inputs.training_images = inputs.training->size();
-    loader::take_fraction(config, *inputs.training);
-    check_outlines(config, *inputs.training);
-    inputs.validation = read_split(data, labels::Split::kVal, config, inputs);
+  const bool trains = config.command != "val";
+  std::vector<labels::IndexedDataset> splits = labels::SharedIndex::read(
+      shared_index, index_key(config, inputs),
+      [&] {
+        std::vector<labels::IndexedDataset> read;
+        if (trains) {
+          read.push_back(
+              read_split(data, labels::Split::kTrain, config, inputs));
+          loader::take_fraction(config, read.back().dataset);
+          check_outlines(config, read.back().dataset);
+        }
+        read.push_back(
+            read_split(data, trains ? labels::Split::kVal : split_of(config),
+                       config, inputs));
+        return read;
+      },
+      inputs.sharing_problem);
+  if (trains) {
+    inputs.training = std::move(splits.front().dataset);
+    inputs.training_images = splits.front().report.images;
+  }
+  inputs.validation = std::move(splits.back().dataset);
+  for (labels::IndexedDataset& split : splits) {
+    inputs.reports.push_back(std::move(split.report));
   }
   inputs.class_names = inputs.validation->class_names();
   return inputs;
@@ -190,8 +215,8 @@ RunData read_files(const configs::RunConfig& config) {
 
 }  // namespace
 
-RunData read_data(const configs::RunConfig& config) {
-  RunData inputs = read_files(config);
+RunData read_data(const configs::RunConfig& config, int shared_index) {
+  RunData inputs = read_files(config, shared_index);
   inputs.class_weights = class_weights(config, inputs);
   return inputs;
 }

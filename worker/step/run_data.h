@@ -1,7 +1,9 @@
 // RunData: the content of the files that a run's configuration names: the model
 // table, the classes, the data sets and their faults.
 //
-// Reads labels and image headers, never pixels. Every rank reads the files.
+// Reads labels and image headers, never pixels. Of the ranks that share memory
+// one reads the data sets (worker/data/labels/shared_index.h); every rank reads
+// the other files.
 // Errors: Error (exit 2 if the request is wrong, exit 4 if the data is).
 #pragma once
 
@@ -35,6 +37,7 @@ struct RunData {
   std::optional<labels::Dataset> validation;  // not set with synthetic input
   std::vector<labels::DataReport> reports;
   std::optional<configs::RangeWish> range;  // value range in data.yaml
+  std::string sharing_problem;  // why ranks do not share the index; usually ""
 
   int64_t num_classes() const {
     return static_cast<int64_t>(class_names.size());
@@ -42,7 +45,8 @@ struct RunData {
 };
 
 // Reads the splits train and val for `train`, the split config.task for `val`.
-RunData read_data(const configs::RunConfig& config);
+// `shared_index`: SharedFiles::index.
+RunData read_data(const configs::RunConfig& config, int shared_index = -1);
 
 labels::Split split_of(const configs::RunConfig& config);
 

@@ -426,7 +426,11 @@ std::string plan_report_text(const PlanReport& report) {
                : cat(", ", plan.validation_images, " of ",
                      predict::validation_batch_size(config),
                      " images of a validation batch at once")) +
-          "; host: of the loader and of files\n" + phases_table(report) +
+          "; host: of the loader and of files" +
+          (plan.layout.world_size() > 1
+               ? ", with its part of the images that a machine's ranks share"
+               : "") +
+          "\n" + phases_table(report) +
           (report.segments ? segments_text(*report.segments) : "") + "\n";
   text += "Layers of the model, multiply-adds of one image's forward" +
           std::string(config.multi_scale ? " in the mean of its sizes" : "") +

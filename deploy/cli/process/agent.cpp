@@ -3,7 +3,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -25,6 +27,7 @@
 #include "parallel/base/device_list.h"
 #include "parallel/base/folder_place.h"
 #include "parallel/base/log.h"
+#include "parallel/base/shared_file.h"
 #include "parallel/base/text.h"
 #include "parallel/base/utf8.h"
 #include "parallel/network/network_interfaces.h"
@@ -86,6 +89,7 @@ class Agent {
                    ? config.threads
                    : std::max(1, usable_cores() / options_.processes);
     say_unused_network(config);
+    make_shared_files();
     for (size_t k = 0; k < slots_.size(); ++k) start_worker(k);
     return watch();
   }
@@ -145,7 +149,26 @@ class Agent {
             .card = slot.card ? slot.card->index : -1,
             .card_uuid = slot.card ? slot.card->uuid : "",
             .return_memory = returns_memory_,
-            .augment_program = options_.augment_program};
+            .augment_program = options_.augment_program,
+            .shared_index = descriptor_of(index_),
+            .shared_images = descriptor_of(images_),
+            .sharers = options_.processes};
+  }
+
+  static int64_t descriptor_of(const std::unique_ptr<SharedFile>& file) {
+    return file ? file->descriptor() : -1;
+  }
+
+  // The agent only holds the files, so that a worker's successor finds what
+  // its peers have put into them. A worker alone needs none.
+  void make_shared_files() {
+    if (options_.processes == 1) return;
+    index_ = SharedFile::make("headroom index");
+    images_ = SharedFile::make("headroom images");
+    if (index_ && images_) return;
+    options_.print(cat(
+        "warning: ", this_host_name(), ": the workers cannot share memory (",
+        std::strerror(errno), "): each keeps its own index and images"));
   }
 
   // Gives the slots the cards that the coordinator has chosen.
@@ -206,6 +229,9 @@ class Agent {
       child.extra_environment[wire::kBeatChannelVariable] =
           std::to_string(workers.fd());
       child.passed_fds = {workers.fd()};
+      for (const auto* file : {&index_, &images_}) {
+        if (*file) child.passed_fds.push_back((*file)->descriptor());
+      }
       slot.process = std::make_unique<ChildProcess>(std::move(child));
       client_->speak_for(slot.worker_id, std::move(own));
     } catch (const Error& error) {
@@ -435,6 +461,8 @@ class Agent {
   std::string run_directory_;
   NodeCards cards_;
   std::vector<Slot> slots_;
+  // The workers' SharedFiles; nullptr for a worker alone.
+  std::unique_ptr<SharedFile> index_, images_;
   OomKills oom_kills_;
   // Stays true after the kernel has killed a worker because memory ran out.
   bool returns_memory_ = false;

@@ -15,7 +15,8 @@
 // - hesitate: the first process never joins or answers; the later ones do as
 // "";
 // - host: as "", and prints its host for NCCL;
-// - told: as "", and prints its device flags.
+// - told: as "", and prints its device flags;
+// - share: as slow, and counts in the files that the agent's workers share.
 // If HEADROOM_DEVICE_PLUGIN is set, a query for devices returns FAKE_DEVICES
 // devices with the compute capability FAKE_CAPABILITY.
 #include <unistd.h>
@@ -32,6 +33,7 @@
 #include <thread>
 
 #include "parallel/base/log.h"
+#include "parallel/base/shared_file.h"
 #include "proto/channel_security.h"
 #include "proto/refusal_channel.h"
 #include "worker/control/coordinator_client.h"
@@ -127,6 +129,19 @@ int number_of(const char* variable, int otherwise) {
   return text == nullptr ? otherwise : std::atoi(text);
 }
 
+// Says how many workers have used the shared files, this one included.
+void count_users(std::map<std::string, std::string>& flags) {
+  std::string text;
+  for (const char* const flag : {"--shared-index", "--shared-images"}) {
+    const auto file =
+        headroom::SharedFile::open(std::atoi(flags[flag].c_str()));
+    const headroom::SharedFile::Lock lock(*file);
+    file->write(file->size(), "x", 1);
+    text += " " + std::to_string(file->size());
+  }
+  headroom::log::warn("shares as user" + text + " with " + flags["--sharers"]);
+}
+
 // Prints the devices as `headroom-worker devices` does.
 int show_devices() {
   std::string list;
@@ -185,7 +200,7 @@ int behave(CoordinatorClient& client, const std::string& behaviour,
                              .reason = std::string(3500, 'x')});
       }
     }
-    if (behaviour == "slow" || behaviour == "talk") {
+    if (behaviour == "slow" || behaviour == "talk" || behaviour == "share") {
       train_until_stopped(client, assignment);
     } else if (behaviour == "refuse") {
       client.report_failure({4, "[data] nothing is left: give other images"});
@@ -257,6 +272,7 @@ int main(int argc, char** argv) {
        std::getenv(headroom::wire::kSecretVariable)},
       flags["--advertise-host"], headroom::control::kPatience,
       headroom::wire::BeatChannel::from_environment());
+  if (behaviour == "share") count_users(flags);
   const bool has_card = flags.contains("--card");
   return behave(*client, behaviour,
                 has_card ? flags["--card"] + " " + flags["--card-uuid"]

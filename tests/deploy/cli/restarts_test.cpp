@@ -106,6 +106,16 @@ TEST_F(Restarts, ALogThatWasRemovedIsWrittenAnew) {
   interrupted(*run);
 }
 
+// The successor of a killed worker finds what its peers have put into memory.
+TEST_F(Restarts, ASuccessorSharesMemoryWithItsPeers) {
+  const auto run =
+      started("share", "shares as user 2 2 with 2", {"--processes", "2"});
+  EXPECT_THAT(standard_error(), HasSubstr("shares as user 1 1 with 2"));
+  kill(descendants(run->pid(), "headroom-worker").at(0), SIGKILL);
+  EXPECT_TRUE(wait_for("shares as user 3 3 with 2")) << standard_error();
+  interrupted(*run);
+}
+
 // The kernel counts its kills. Here the test's own folder has the count.
 TEST_F(Restarts, AWorkerKilledForTheHostsMemoryComesBackSmaller) {
   const fs::path root = folder_ / "machine";

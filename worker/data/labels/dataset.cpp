@@ -131,6 +131,30 @@ Examined examine(const SplitImage& image, const IndexOptions& options,
 
 }  // namespace
 
+struct Dataset::Arrays {
+  std::string path_text;
+  std::vector<uint64_t> path_offsets;
+  std::vector<PackedImage> packed;
+  std::vector<codecs::ImageSize> sizes;
+  std::vector<BoxLabel> labels;
+  std::vector<uint64_t> label_offsets = {0};
+  std::vector<IndexedPoint> points;
+  std::vector<uint64_t> point_ends;
+};
+
+void Dataset::hold(Arrays arrays) {
+  const auto held = std::make_shared<const Arrays>(std::move(arrays));
+  path_text_ = held->path_text;
+  path_offsets_ = held->path_offsets;
+  packed_ = held->packed;
+  sizes_ = held->sizes;
+  labels_ = held->labels;
+  label_offsets_ = held->label_offsets;
+  points_ = held->points;
+  point_ends_ = held->point_ends;
+  memory_ = held;
+}
+
 // Builds a Dataset, and its digest, from images that are added in order.
 class DatasetBuilder {
  public:
@@ -144,8 +168,7 @@ class DatasetBuilder {
       dataset_.class_names_ = {config.names.size() == 1 ? config.names[0]
                                                         : "item"};
     }
-    dataset_.path_offsets_.push_back(0);
-    dataset_.label_offsets_.push_back(0);
+    arrays_.path_offsets.push_back(0);
     XXH3_64bits_reset(hash_.get());
     for (const std::string& name : dataset_.class_names_) hash_text(name);
   }
@@ -155,13 +178,13 @@ class DatasetBuilder {
       if (dataset_.packs_.empty() || dataset_.packs_.back() != image.pack) {
         dataset_.packs_.push_back(image.pack);
       }
-      dataset_.packed_.push_back(
+      arrays_.packed.push_back(
           {static_cast<uint32_t>(dataset_.packs_.size() - 1),
            static_cast<uint32_t>(image.number)});
       return add_content(image.pack->name(image.number), image);
     }
-    dataset_.path_text_ += image.path;
-    dataset_.path_offsets_.push_back(dataset_.path_text_.size());
+    arrays_.path_text += image.path;
+    arrays_.path_offsets.push_back(arrays_.path_text.size());
     if (image.path.starts_with(root_text_)) {
       add_content(image.path.substr(root_text_.size()), image);
     } else {
@@ -172,9 +195,10 @@ class DatasetBuilder {
 
   Dataset finish() {
     dataset_.digest_ = XXH3_64bits_digest(hash_.get());
-    dataset_.path_text_.shrink_to_fit();
-    dataset_.labels_.shrink_to_fit();
-    dataset_.points_.shrink_to_fit();
+    arrays_.path_text.shrink_to_fit();
+    arrays_.labels.shrink_to_fit();
+    arrays_.points.shrink_to_fit();
+    dataset_.hold(std::move(arrays_));
     return std::move(dataset_);
   }
 
@@ -182,9 +206,9 @@ class DatasetBuilder {
   void add_content(std::string_view name, const Examined& examined) {
     const codecs::ImageSize size = examined.size.size;
     const std::vector<BoxLabel>& boxes = examined.labels.labels.boxes;
-    dataset_.sizes_.push_back(size);
-    dataset_.labels_.insert(dataset_.labels_.end(), boxes.begin(), boxes.end());
-    dataset_.label_offsets_.push_back(dataset_.labels_.size());
+    arrays_.sizes.push_back(size);
+    arrays_.labels.insert(arrays_.labels.end(), boxes.begin(), boxes.end());
+    arrays_.label_offsets.push_back(arrays_.labels.size());
     dataset_.num_polygons_ += examined.labels.labels.num_polygons;
 
     hash_text(name);
@@ -205,12 +229,12 @@ class DatasetBuilder {
   }
   void add(const Outline& outline) {
     for (const OutlinePoint& point : outline) {
-      dataset_.points_.push_back(
+      arrays_.points.push_back(
           {static_cast<float>(point.x), static_cast<float>(point.y)});
-      hash_value(dataset_.points_.back());
+      hash_value(arrays_.points.back());
     }
-    dataset_.point_ends_.push_back(dataset_.points_.size());
-    hash_value(dataset_.point_ends_.back());
+    arrays_.point_ends.push_back(arrays_.points.size());
+    hash_value(arrays_.point_ends.back());
   }
 
   template <typename T>
@@ -226,6 +250,7 @@ class DatasetBuilder {
   fs::path root_;
   std::string root_text_;  // root_ with a slash at its end
   std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> hash_;
+  Dataset::Arrays arrays_;
   Dataset dataset_;
 };
 
@@ -366,7 +391,8 @@ fs::path Dataset::path(int64_t index) const {
     return packs_[image.pack]->path(image.number);
   }
   const uint64_t begin = path_offsets_[index];
-  return path_text_.substr(begin, path_offsets_[index + 1] - begin);
+  return std::string_view(path_text_.data() + begin,
+                          path_offsets_[index + 1] - begin);
 }
 
 std::span<const BoxLabel> Dataset::labels(int64_t index) const {
@@ -384,36 +410,34 @@ Outlines Dataset::outlines(int64_t index) const {
 }
 
 void Dataset::keep(const std::vector<int64_t>& images) {
-  Dataset part;
-  part.packs_ = packs_;
-  part.class_names_ = class_names_;
-  part.label_offsets_.push_back(0);
-  if (packed_.empty()) part.path_offsets_.push_back(0);
+  Arrays part;
+  int64_t polygons = 0;
+  if (packed_.empty()) part.path_offsets.push_back(0);
   for (const int64_t index : images) {
     if (packed_.empty()) {
-      part.path_text_ += path(index).native();
-      part.path_offsets_.push_back(part.path_text_.size());
+      part.path_text += path(index).native();
+      part.path_offsets.push_back(part.path_text.size());
     } else {
-      part.packed_.push_back(packed_[index]);
+      part.packed.push_back(packed_[index]);
     }
-    part.sizes_.push_back(sizes_[index]);
+    part.sizes.push_back(sizes_[index]);
     const std::span<const BoxLabel> boxes = labels(index);
-    part.labels_.insert(part.labels_.end(), boxes.begin(), boxes.end());
-    part.label_offsets_.push_back(part.labels_.size());
+    part.labels.insert(part.labels.end(), boxes.begin(), boxes.end());
+    part.label_offsets.push_back(part.labels.size());
     for (uint64_t box = label_offsets_[index];
          !point_ends_.empty() && box < label_offsets_[index + 1]; ++box) {
       const uint64_t begin = box == 0 ? 0 : point_ends_[box - 1];
       const uint64_t end = point_ends_[box];
-      part.points_.insert(part.points_.end(), points_.begin() + begin,
-                          points_.begin() + end);
-      part.point_ends_.push_back(part.points_.size());
-      if (end > begin) ++part.num_polygons_;
+      part.points.insert(part.points.end(), points_.begin() + begin,
+                         points_.begin() + end);
+      part.point_ends.push_back(part.points.size());
+      if (end > begin) ++polygons;
     }
   }
-  if (point_ends_.empty()) part.num_polygons_ = num_polygons_;
-  part.digest_ = XXH3_64bits_withSeed(
+  if (!point_ends_.empty()) num_polygons_ = polygons;
+  digest_ = XXH3_64bits_withSeed(
       images.data(), images.size() * sizeof(images.front()), digest_);
-  *this = std::move(part);
+  hold(std::move(part));
 }
 
 namespace {

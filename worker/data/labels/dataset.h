@@ -1,8 +1,9 @@
 // Dataset: the index of one split: paths, sizes and boxes, never pixels.
 //
-// Built once in each process when it starts. A faulty label is repaired if
-// possible, otherwise its box is left out. A faulty image is left out. The
-// report lists all faults (data_report.h).
+// Built once when a process starts, by one process for all of its machine that
+// share the memory (shared_index.h). Copies share the memory, too. A faulty
+// label is repaired if possible, otherwise its box is left out. A faulty image
+// is left out. The report lists all faults (data_report.h).
 //
 // Memory: about the path and 16 bytes per image, and 20 bytes per box. Outlines
 // add 8 bytes per box and per point. An image in a pack takes 76 bytes and its
@@ -62,7 +63,7 @@ class Dataset {
   // change.
   void keep(const std::vector<int64_t>& images);
 
-  const std::vector<codecs::ImageSize>& image_sizes() const { return sizes_; }
+  std::span<const codecs::ImageSize> image_sizes() const { return sizes_; }
   const std::vector<std::string>& class_names() const { return class_names_; }
   int64_t num_labels() const { return static_cast<int64_t>(labels_.size()); }
   // Number of labels that are polygons.
@@ -75,23 +76,30 @@ class Dataset {
 
  private:
   friend class DatasetBuilder;
+  friend class SharedIndex;
 
-  std::string path_text_;               // all paths, one after another
-  std::vector<uint64_t> path_offsets_;  // size() + 1 entries
   // Used in place of paths for images in packs: the pack and the image's number
   // in its index.
   struct PackedImage {
     uint32_t pack = 0, number = 0;
   };
+  struct Arrays;  // the arrays below, while they grow
+  void hold(Arrays arrays);
+
+  // The memory of the arrays: an Arrays, or memory that processes share
+  // (shared_index.h).
+  std::shared_ptr<const void> memory_;
+  std::span<const char> path_text_;         // all paths, one after another
+  std::span<const uint64_t> path_offsets_;  // size() + 1 entries
   std::vector<std::shared_ptr<const packs::PackIndex>> packs_;
-  std::vector<PackedImage> packed_;
-  std::vector<codecs::ImageSize> sizes_;
-  std::vector<BoxLabel> labels_;         // all boxes, image after image
-  std::vector<uint64_t> label_offsets_;  // size() + 1 entries
+  std::span<const PackedImage> packed_;
+  std::span<const codecs::ImageSize> sizes_;
+  std::span<const BoxLabel> labels_;         // all boxes, image after image
+  std::span<const uint64_t> label_offsets_;  // size() + 1 entries
   // The points of all outlines, box after box, and for each box the index after
   // its last point.
-  std::vector<IndexedPoint> points_;
-  std::vector<uint64_t> point_ends_;
+  std::span<const IndexedPoint> points_;
+  std::span<const uint64_t> point_ends_;
   std::vector<std::string> class_names_;
   int64_t num_polygons_ = 0;
   uint64_t digest_ = 0;

@@ -45,29 +45,47 @@ ImageStore::Entry ImageStore::decode(int64_t sample,
   return entry;
 }
 
-ImageStore::Entry ImageStore::entry_with(int64_t sample,
-                                         codecs::PixelRows rows) {
-  {
-    const std::lock_guard lock(mutex_);
-    const auto at = entries_.find(sample);
-    if (at != entries_.end()) return at->second;
+std::optional<ImageStore::Entry> ImageStore::cached(int64_t sample) {
+  if (options_.shared != nullptr) {
+    const uint8_t* const pixels = options_.shared->find(sample);
+    if (pixels == nullptr) return std::nullopt;
+    const codecs::ImageSize size = loaded_size(sample);
+    // A cv::Mat has no type for pixels that must not be written.
+    return Entry{
+        cv::Mat(static_cast<int>(size.height), static_cast<int>(size.width),
+                type(), const_cast<uint8_t*>(pixels)),
+        {0, size.height},
+        ""};
   }
-  const Entry entry = decode(sample, rows);
-  if (entry.held != codecs::PixelRows{0, loaded_size(sample).height})
-    return entry;
-  const auto bytes =
-      static_cast<int64_t>(entry.pixels.total() * entry.pixels.elemSize());
   const std::lock_guard lock(mutex_);
-  if (cached_bytes_ + bytes <= options_.cache_bytes &&
-      entries_.emplace(sample, entry).second) {
-    cached_bytes_ += bytes;
-  }
-  return entry;
+  const auto at = entries_.find(sample);
+  return at == entries_.end() ? std::nullopt : std::optional(at->second);
 }
 
-bool ImageStore::remembers(int64_t sample) {
+void ImageStore::cache(int64_t sample, const Entry& entry) {
+  const size_t bytes = entry.pixels.total() * entry.pixels.elemSize();
+  if (options_.shared != nullptr) {
+    if (entry.fault.empty() && entry.pixels.isContinuous()) {
+      options_.shared->add(sample, {entry.pixels.data, bytes});
+    }
+    return;
+  }
+  const auto taken = static_cast<int64_t>(bytes);
   const std::lock_guard lock(mutex_);
-  return entries_.contains(sample);
+  if (cached_bytes_ + taken <= options_.cache_bytes &&
+      entries_.emplace(sample, entry).second) {
+    cached_bytes_ += taken;
+  }
+}
+
+ImageStore::Entry ImageStore::entry_with(int64_t sample,
+                                         codecs::PixelRows rows) {
+  if (std::optional<Entry> known = cached(sample)) return std::move(*known);
+  Entry entry = decode(sample, rows);
+  if (entry.held == codecs::PixelRows{0, loaded_size(sample).height}) {
+    cache(sample, entry);
+  }
+  return entry;
 }
 
 augment::LoadedImage ImageStore::load(int64_t sample, codecs::PixelRows rows) {

@@ -9,15 +9,21 @@
 // If a sample needs no resizing, only the requested rows are decoded, and they
 // are not cached: augmentation will need other rows the next time, and ranks
 // that share an image have no memory for the whole image.
+//
+// The cache belongs to this process, or to the processes of this machine
+// (shared_images.h). It changes no pixel, whichever process has filled it.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <opencv2/core/mat.hpp>
+#include <optional>
 #include <unordered_map>
 
 #include "worker/data/augment/loaded_image.h"
 #include "worker/data/labels/dataset.h"
+#include "worker/data/loader/shared_images.h"
 
 namespace headroom::loader {
 
@@ -27,6 +33,9 @@ class ImageStore : public augment::ImageSource {
     int64_t height = 0, width = 0;  // the network's input size
     bool training = true;           // whether images are shrunk as for training
     int64_t cache_bytes = 0;  // 0 for no cache; a larger one saves decoding
+    // Used in place of an own cache if it is not nullptr. Images that cannot be
+    // decoded are not cached then.
+    std::shared_ptr<SharedImages> shared;
     codecs::ImageLimits limits;
   };
   ImageStore(const labels::Dataset& dataset, const Options& options);
@@ -38,7 +47,7 @@ class ImageStore : public augment::ImageSource {
   // indexed, the result is gray, without labels, with a fault naming the file.
   augment::LoadedImage load(int64_t sample, codecs::PixelRows rows) override;
 
-  bool remembers(int64_t sample);
+  bool remembers(int64_t sample) { return cached(sample).has_value(); }
 
  private:
   struct Entry {
@@ -47,6 +56,8 @@ class ImageStore : public augment::ImageSource {
     std::string fault;
   };
   Entry decode(int64_t sample, codecs::PixelRows rows) const;
+  std::optional<Entry> cached(int64_t sample);
+  void cache(int64_t sample, const Entry& entry);
   // Returns the sample from the cache or decodes it. The entry has at least the
   // rows `rows`.
   Entry entry_with(int64_t sample, codecs::PixelRows rows);

@@ -2,6 +2,7 @@
 
 #include <ATen/ops/empty.h>
 #include <c10/util/Exception.h>
+#include <xxhash.h>
 
 #include <algorithm>
 #include <atomic>
@@ -185,6 +186,7 @@ class Loader::Implementation {
     result.width = options_.image_width;
     result.training = !is_validation();
     result.cache_bytes = budget_.cache_bytes;
+    result.shared = options_.shared_images;
     result.limits = options_.image_limits();
     return result;
   }
@@ -474,6 +476,14 @@ int64_t Loader::queue_depth() const {
 
 int64_t Loader::num_threads() const {
   return implementation_->budget().num_threads;
+}
+
+SharedImages::Content shared_content(const LoaderOptions& options) {
+  const std::string text =
+      cat(options.dataset->digest(), " ", options.image_height, " ",
+          options.image_width, " ", options.bands, " ", to_text(options.ranges),
+          " ", options.host_memory_limit_bytes);
+  return {XXH3_64bits(text.data(), text.size()), options.dataset->size()};
 }
 
 }  // namespace headroom::loader

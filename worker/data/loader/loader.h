@@ -30,6 +30,7 @@
 
 #include "worker/data/loader/batch.h"
 #include "worker/data/loader/loader_options.h"
+#include "worker/data/loader/shared_images.h"
 
 namespace headroom::loader {
 
@@ -53,5 +54,9 @@ class Loader : public BatchSource {
   class Implementation;
   std::unique_ptr<Implementation> implementation_;
 };
+
+// The images that training loaders with these options share. Loaders with
+// another limit of host memory share others.
+SharedImages::Content shared_content(const LoaderOptions& options);
 
 }  // namespace headroom::loader

@@ -27,6 +27,8 @@ class WeightedSampler;
 
 namespace headroom::loader {
 
+class SharedImages;
+
 enum class LoaderMode {
   kTrainMosaic,  // mosaic with probability hyp.mosaic, else letterbox
   kTrainRect,    // batches of similar aspect ratio; not shuffled, no mosaic
@@ -117,6 +119,9 @@ struct LoaderOptions {
   // exceed the limit. 0 means 1 GiB, divided between the ranks that share an
   // image.
   int64_t host_memory_limit_bytes = 0;
+  // Training: the cache of images that processes of this machine share; nullptr
+  // if this loader has a cache of its own.
+  std::shared_ptr<SharedImages> shared_images = nullptr;
 };
 
 // The mode in which samples of that epoch are made.

@@ -58,7 +58,7 @@ void check_canvas(const LoaderOptions& options) {
 
 }  // namespace
 
-RectBatches make_rect_batches(const std::vector<codecs::ImageSize>& sizes,
+RectBatches make_rect_batches(std::span<const codecs::ImageSize> sizes,
                               const RectOptions& options) {
   const auto aspect_of = [&](int64_t image) {
     return static_cast<double>(sizes[image].height) / sizes[image].width;

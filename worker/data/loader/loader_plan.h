@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "configs/loader_memory.h"
@@ -42,7 +43,7 @@ struct RectBatches {
   std::vector<Shape> shapes;   // one for each batch
 };
 
-RectBatches make_rect_batches(const std::vector<codecs::ImageSize>& sizes,
+RectBatches make_rect_batches(std::span<const codecs::ImageSize> sizes,
                               const RectOptions& options);
 
 struct BatchPlan {

@@ -43,7 +43,7 @@ Predicted bytes of tensors of a rank, at the peak of a step: 100 boxes per image
   0      296 KiB      37.5 MiB  300 MiB  12.5 MiB   0 B            2.26 MiB  353 MiB
   1      35.6 MiB     0 B       258 MiB  56.1 MiB   0 B            2.26 MiB  352 MiB
 
-In each part of a run, 16 of 16 images of a validation batch at once; host: of the loader and of files
+In each part of a run, 16 of 16 images of a validation batch at once; host: of the loader and of files, with its part of the images that a machine's ranks share
   stage  start-up  training  validation  checkpoint  host
   0      8.47 MiB  353 MiB   304 MiB     2.55 MiB    1.27 GiB
   1      35.7 MiB  352 MiB   324 MiB     37.9 MiB    1.18 GiB

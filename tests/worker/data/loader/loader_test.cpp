@@ -98,6 +98,28 @@ TEST_F(LoaderTest, ThreadsAndMemoryChangeNothing) {
   }
 }
 
+// Two loaders, as in two processes, share the images; one of them has more
+// threads. The first round decodes, the second one finds all images.
+TEST_F(LoaderTest, SharedImagesChangeNothing) {
+  const std::unique_ptr<SharedFile> file = SharedFile::make("images");
+  for (const LoaderMode mode :
+       {LoaderMode::kTrainMosaic, LoaderMode::kTrainRect}) {
+    const std::vector<Batch> reference = take(options(mode), 12);
+    std::string problem;
+    LoaderOptions sharing = options(mode);
+    sharing.shared_images = SharedImages::open(
+        file->descriptor(), shared_content(sharing), 1 << 20, problem);
+    ASSERT_NE(sharing.shared_images, nullptr) << problem;
+    for (const int64_t threads : {1, 5}) {
+      expect_same(take(with_threads(sharing, threads), 12), reference);
+    }
+    EXPECT_GT(sharing.shared_images->taken_bytes(), 0);
+    LoaderOptions another = sharing;
+    another.host_memory_limit_bytes = 1 << 20;
+    EXPECT_NE(shared_content(another).key, shared_content(sharing).key);
+  }
+}
+
 // Windows of images that are larger than the network's input.
 TEST_F(LoaderTest, RandomCropsFollowFromTheSampleAlone) {
   LoaderOptions crops = options();

@@ -26,7 +26,8 @@ TEST(RectBatches, AreSortedByAspectAndAsLargeAsNeeded) {
 TEST(RectBatches, HalfAStrideIsAddedInValidation) {
   RectOptions options;
   options.pad = 0.5;
-  const RectBatches batches = make_rect_batches({{480, 640}}, options);
+  const std::vector<codecs::ImageSize> sizes = {{480, 640}};
+  const RectBatches batches = make_rect_batches(sizes, options);
   EXPECT_EQ(batches.shapes[0].height, 512);
   EXPECT_EQ(batches.shapes[0].width, 672);
 }
@@ -38,8 +39,9 @@ TEST(RectBatches, WorkForANetworkThatIsNotSquare) {
   options.batch_size = 1;
   options.height = 320;
   options.width = 640;
-  const RectBatches batches =
-      make_rect_batches({{100, 200}, {100, 400}, {100, 100}}, options);
+  const std::vector<codecs::ImageSize> sizes = {
+      {100, 200}, {100, 400}, {100, 100}};
+  const RectBatches batches = make_rect_batches(sizes, options);
   EXPECT_EQ(batches.order, (std::vector<int64_t>{1, 0, 2}));
   EXPECT_EQ(batches.shapes[0].height, 160);
   EXPECT_EQ(batches.shapes[0].width, 640);
