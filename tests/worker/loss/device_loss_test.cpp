@@ -109,11 +109,11 @@ Result loss_on(const devices::ComputeDevice& device, const Case& c,
   for (const at::Tensor& level : cells) {
     const at::Tensor there = level.to(device.device()).clone();
     if (maps) {
+      const int64_t channels = filled_channels(level.size(3) * level.size(4));
       const at::Tensor map =
-          at::zeros(
-              {level.size(0), filled_channels(level.size(3) * level.size(4)),
-               level.size(1), level.size(2)},
-              *maps, at::MemoryFormat::ChannelsLast)
+          at::zeros({level.size(0), channels, level.size(1), level.size(2)},
+                    *maps)
+              .contiguous(at::MemoryFormat::ChannelsLast)
               .to(device.device());
       leaves.push_back(map.requires_grad_());
       heads.push_back(
