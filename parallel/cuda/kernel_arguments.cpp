@@ -196,6 +196,38 @@ PoolArguments pool_gradient_arguments(const at::Tensor& dout,
   return arguments;
 }
 
+namespace {
+
+// Sets a level's gradient, for backward. `head` is any tensor of the heads'
+// type.
+void set_gradient(const at::Tensor& gradient, const at::Tensor& head,
+                  int64_t fields, at::ScalarType type, LossLevel& level) {
+  level.channels = gradient.size(-1);
+  level.num_pixels = gradient.numel() / level.channels;
+  check_operand(gradient, level.num_pixels * level.channels, type, head,
+                "a head's gradient");
+  if (level.num_pixels > 0) {
+    level.num_anchors = level.num_cells / level.num_pixels;
+  }
+  const bool is_narrow = gradient.element_size() == 2;
+  HEADROOM_CHECK(
+      level.num_pixels * level.num_anchors == level.num_cells &&
+          level.num_anchors * fields <= level.channels &&
+          (type == head.scalar_type() ||
+           (is_narrow && head.scalar_type() == at::kFloat)) &&
+          (!is_narrow ||
+           (level.channels % kChannelsTogether == 0 &&
+            reinterpret_cast<uintptr_t>(gradient.const_data_ptr()) %
+                    kVectorBytes ==
+                0)),
+      cat("a gradient of ", level.channels, " channels of ",
+          c10::toString(type), " for ", level.num_cells, " cells of ", fields,
+          " fields in ", level.num_pixels, " pixels"));
+  level.gradient = gradient.mutable_data_ptr();
+}
+
+}  // namespace
+
 LossArguments loss_arguments(const kernels::LossCall& call) {
   static_assert(kLossLevels == kernels::kMostLossLevels &&
                 kLossSums == kernels::kLossItems &&
@@ -209,10 +241,7 @@ LossArguments loss_arguments(const kernels::LossCall& call) {
   LossArguments arguments;
   arguments.is_double = is_double(first);
   arguments.num_levels = static_cast<int>(num_levels);
-  arguments.num_classes =
-      (is_backward ? call.levels.front().gradient : call.levels.front().head)
-          .size(-1) -
-      kFirstClass;
+  arguments.num_classes = call.num_classes;
   arguments.obj_rule = call.rules.obj;
   arguments.cls_rule = call.rules.cls;
   arguments.positive_target = call.rules.positive_target;
@@ -226,6 +255,7 @@ LossArguments loss_arguments(const kernels::LossCall& call) {
   arguments.blocks = kernels::kLossBlocks;
   if (is_backward) {
     check_operand(call.by_total, 1, at::kDouble, first, "by_total");
+    arguments.gradient_type = element_type(call.levels.front().gradient);
     arguments.by_total = call.by_total.const_data_ptr<double>();
   } else {
     check_operand(call.partial,
@@ -268,12 +298,12 @@ LossArguments loss_arguments(const kernels::LossCall& call) {
                     first, "classes");
       to.logits = level.classes.mutable_data_ptr();
     }
-    const at::Tensor& map = is_backward ? level.gradient : level.head;
-    check_operand(map, to.num_cells * fields, type, first, "a head");
     if (is_backward) {
-      to.gradient = map.mutable_data_ptr();
+      set_gradient(level.gradient, first, fields,
+                   call.levels.front().gradient.scalar_type(), to);
     } else {
-      to.head = map.const_data_ptr();
+      check_operand(level.head, to.num_cells * fields, type, first, "a head");
+      to.head = level.head.const_data_ptr();
     }
   }
   return arguments;

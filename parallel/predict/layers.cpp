@@ -64,8 +64,11 @@ Graph::Outcome mixed_head_backward(const OpContext& context,
   outcome.parameters = {buffers.allocate(convolution.out_channels *
                                          context.shape.parameter_bytes())};
   {
+    // A device's loss writes a gradient that is rounded already.
     const Memory rounded =
-        context.allocate_map(convolution.out_channels, x.stride);
+        context.shape.on_device
+            ? nullptr
+            : context.allocate_map(convolution.out_channels, x.stride);
     const Memory cast = cast_weight(context, convolution);
     const Memory filled = filled_weight(context, convolution, channels);
     if (x.wants_gradient()) {

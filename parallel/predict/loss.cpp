@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "parallel/base/check.h"
+#include "parallel/base/device_scratch.h"
 #include "parallel/base/head_fields.h"
 #include "parallel/base/text.h"
 
@@ -52,9 +53,11 @@ Graph::Outcome backward(LiveBuffers& buffers, const Level& level,
   return outcome;
 }
 
-// Computes all levels at once; the targets are prepared on the host.
+// Computes all levels at once; the targets are prepared on the host. Backward
+// allocates each head's gradient as a map of the inputs' shape `maps`
+// (worker/model/detect.h).
 void run_device_loss(const OpContext& context, const std::vector<Map>& heads,
-                     const LossShape& shape) {
+                     const LossShape& shape, const MicroBatchShape& maps) {
   LiveBuffers& buffers = context.buffers;
   const int64_t element = context.shape.element_bytes;
   const auto num_levels = static_cast<int64_t>(heads.size());
@@ -75,7 +78,11 @@ void run_device_loss(const OpContext& context, const std::vector<Map>& heads,
   }
   buffers.touch(kBlocksOfLevel * item_bytes);
   std::vector<int64_t> head_bytes;
-  for (const Map& head : heads) head_bytes.push_back(head.memory->bytes);
+  for (const Map& head : heads) {
+    head_bytes.push_back(maps.map_bytes(
+        maps.is_mixed() ? filled_channels(head.channels) : head.channels,
+        head.stride));
+  }
   const int node =
       context.add(heads, kept, 0, false, [&buffers, head_bytes](Gradient) {
         Graph::Outcome outcome;
@@ -139,7 +146,9 @@ void run_loss(const OpContext& context, const std::vector<Map>& heads,
       wide,           context.buffers, context.graph,
       context.layer,  context.policy,  context.derive,
       context.replay, context.learns,  context.casts_weights};
-  if (context.shape.on_device) return run_device_loss(of_heads, heads, shape);
+  if (context.shape.on_device) {
+    return run_device_loss(of_heads, heads, shape, context.shape);
+  }
   for (size_t level = 0; level < heads.size(); ++level)
     run_level(of_heads, heads[level], shape.matches[level], shape);
 }

@@ -109,6 +109,7 @@ MicroBatchShape RankShare::shape(int64_t samples, int64_t groups,
       request_.on_device && plan().zero_stage < 2 &&
       plan().layout.data_parallel_size * plan().layout.spatial_parallel_size ==
           1;
+  result.gradients_beside = result.adds_gradients && request_.gradients_beside;
   result.workspaces = request_.workspaces;
   result.num_threads = request_.num_threads;
   return result;

@@ -77,10 +77,14 @@ struct LossCall {
     // [capacity, classes]: class logits of the matches; [capacity, 0] for one
     // class
     at::Tensor classes;
-    at::Tensor fit;       // [capacity, kFitFields], double
-    at::Tensor gradient;  // the head's gradient; undefined in forward
+    at::Tensor fit;  // [capacity, kFitFields], double
+    // Backward writes the head's gradient here, [n, H, W, channels]: the fields
+    // of a cell's anchors, then zeros. Its type is the head's; or it has 16
+    // bits, and a multiple of kChannelsTogether channels.
+    at::Tensor gradient;
   };
   std::vector<Level> levels;
+  int64_t num_classes = 0;
   at::Tensor targets;  // bytes; each level has the layout of MatchLayout
   // double [levels * kLossItems + kScalesOfAll], followed by [classes] if
   // rules.weighs_classes

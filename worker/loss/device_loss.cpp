@@ -2,6 +2,8 @@
 
 #include <ATen/ops/empty.h>
 #include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/input_metadata.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
 #include <string>
@@ -18,13 +20,35 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
+// The gradient that the producer of a head takes.
+struct GradientForm {
+  // As cells_of() returns the head: [n, H, W, anchors, fields].
+  std::vector<int64_t> cells;
+  at::ScalarType type = at::kFloat;
+  // Channels of the map [n, channels, H, W] that the producer takes instead of
+  // a gradient in the head's form (worker/model/detect.h); 0 if it takes none.
+  int64_t channels = 0;
+
+  int64_t pixel_values() const {
+    return channels > 0 ? channels : cells[3] * cells[4];
+  }
+  at::Tensor empty(const at::TensorOptions& options) const {
+    return at::empty({cells[0], cells[1], cells[2], pixel_values()},
+                     options.dtype(type));
+  }
+  at::Tensor view_of(const at::Tensor& gradient) const {
+    return channels > 0 ? gradient.permute({0, 3, 1, 2})
+                        : gradient.view(cells).permute({0, 3, 1, 2, 4});
+  }
+};
+
 // Data for backward that is not in tensors.
 struct Kept final : torch::CustomClassHolder {
   kernels::DeviceKernels* kernels = nullptr;
   kernels::LossRules rules;
+  int64_t num_classes = 0;
   std::vector<int64_t> begins, capacities;
-  // sizes of each head as cells_of() returns it
-  std::vector<std::vector<int64_t>> sizes;
+  std::vector<GradientForm> gradients;
 };
 
 // Saved tensors: targets and scales, then kSavedOfLevel tensors for each level.
@@ -38,6 +62,22 @@ at::Tensor doubles(const at::Tensor& head, at::IntArrayRef sizes) {
 // produces. A head assembled from several ranks is copied.
 at::Tensor cells_of(const at::Tensor& head) {
   return head.permute({0, 2, 3, 1, 4}).contiguous();
+}
+
+GradientForm gradient_form(const at::Tensor& head) {
+  const HeadSize size = size_of(head);
+  GradientForm form;
+  form.cells = {size.images, size.height, size.width, size.anchors,
+                head.size(4)};
+  form.type = head.scalar_type();
+  const torch::autograd::Edge edge = torch::autograd::impl::gradient_edge(head);
+  if (!edge.is_valid()) return form;  // without backward
+  const auto& taken = edge.function->input_metadata(edge.input_nr);
+  const c10::SymIntArrayRef sizes = taken.shape_as_dim_vector();
+  if (static_cast<int64_t>(sizes.size()) == head.dim()) return form;
+  form.type = c10::typeMetaToScalarType(taken.dtype());
+  form.channels = sizes[1].expect_int();
+  return form;
 }
 
 class DeviceLoss : public torch::autograd::Function<DeviceLoss> {
@@ -56,13 +96,14 @@ class DeviceLoss : public torch::autograd::Function<DeviceLoss> {
     call.targets = targets.bytes;
     call.scales = *scales;
     call.rules = rules;
+    call.num_classes = kept->num_classes = heads[0].size(4) - kFirstClass;
     variable_list saved = {targets.bytes, *scales};
     for (size_t i = 0; i < heads.size(); ++i) {
       kernels::LossCall::Level level;
       level.head = cells_of(heads[i]);
       level.begin = targets.begins[i];
       level.capacity = targets.capacities[i];
-      const int64_t classes = level.head.size(4) - kFirstClass;
+      const int64_t classes = call.num_classes;
       const at::TensorOptions options = level.head.options();
       level.objectness =
           at::empty({level.head.numel() / level.head.size(4)}, options);
@@ -70,7 +111,7 @@ class DeviceLoss : public torch::autograd::Function<DeviceLoss> {
           at::empty({level.capacity, classes > 1 ? classes : 0}, options);
       level.fit = doubles(level.head, {level.capacity, kernels::kFitFields});
       saved.insert(saved.end(), {level.objectness, level.classes, level.fit});
-      kept->sizes.push_back(level.head.sizes().vec());
+      kept->gradients.push_back(gradient_form(heads[i]));
       call.levels.push_back(std::move(level));
     }
     const auto num_levels = static_cast<int64_t>(heads.size());
@@ -94,9 +135,10 @@ class DeviceLoss : public torch::autograd::Function<DeviceLoss> {
     call.targets = saved[0];
     call.scales = saved[1];
     call.rules = kept->rules;
+    call.num_classes = kept->num_classes;
     call.by_total = outputs[0];
     variable_list gradients;
-    for (size_t i = 0; i < kept->sizes.size(); ++i) {
+    for (size_t i = 0; i < kept->gradients.size(); ++i) {
       const size_t first = kFirstSaved + kSavedOfLevel * i;
       kernels::LossCall::Level level;
       level.begin = kept->begins[i];
@@ -104,8 +146,8 @@ class DeviceLoss : public torch::autograd::Function<DeviceLoss> {
       level.objectness = saved[first];
       level.classes = saved[first + 1];
       level.fit = saved[first + 2];
-      level.gradient = at::empty(kept->sizes[i], level.objectness.options());
-      gradients.push_back(level.gradient.permute({0, 3, 1, 2, 4}));
+      level.gradient = kept->gradients[i].empty(level.objectness.options());
+      gradients.push_back(kept->gradients[i].view_of(level.gradient));
       call.levels.push_back(std::move(level));
     }
     kept->kernels->loss_gradient(call);

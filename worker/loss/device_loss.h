@@ -6,7 +6,9 @@
 // and which match of a cell is the last; packed_targets.h). The factors of a
 // step (step_scales()) are in device memory too. So no launch waits for the
 // host, and the whole loss can be captured in a graph. For backward it keeps
-// the objectness logits and the matches, not the heads.
+// the objectness logits and the matches, not the heads. The gradient of a head
+// is written in the form that the head's producer takes: a float32 head of
+// 16-bit maps may take a 16-bit map (worker/model/detect.h).
 //
 // Results: as in level_loss.h; total and items are on the device. May be called
 // on any thread.

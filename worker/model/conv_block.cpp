@@ -2,8 +2,6 @@
 
 #include <ATen/core/ivalue.h>
 #include <torch/csrc/autograd/custom_function.h>
-#include <torch/csrc/autograd/function_hook.h>
-#include <torch/csrc/autograd/variable.h>
 
 #include <string>
 #include <utility>
@@ -16,6 +14,7 @@
 #include "worker/model/derived_maps.h"
 #include "worker/model/halo_rows.h"
 #include "worker/model/replay_log.h"
+#include "worker/model/weight_gradient_stream.h"
 
 namespace headroom::model {
 namespace {
@@ -35,6 +34,8 @@ struct BlockPlan : torch::CustomClassHolder {
   // The parameters to whose gradients the kernels add directly
   // (StepContext::adds_gradients). If undefined, autograd adds the gradient.
   at::Tensor weight, norm_weight, norm_bias;
+  // Where the weight's gradient is computed; nullptr: in backward's order.
+  WeightGradientStream* beside = nullptr;
 };
 
 // Returns true if the parameter has a gradient that a kernel can add to.
@@ -45,14 +46,6 @@ bool holds_gradient(const at::Tensor& parameter, const at::Tensor& x) {
              (computes_in_double ? at::kDouble : at::kFloat) &&
          parameter.grad().defined() &&
          parameter.grad().is_non_overlapping_and_dense();
-}
-
-// Calls the hook that autograd would call after accumulating a gradient.
-void tell_that_gradient_is_ready(const at::Tensor& parameter) {
-  if (const auto& hook =
-          torch::autograd::impl::post_acc_grad_hooks(parameter)) {
-    (*hook)(parameter);
-  }
 }
 
 c10::intrusive_ptr<BlockPlan> plan_block(const ConvBlockArguments& arguments,
@@ -72,6 +65,7 @@ c10::intrusive_ptr<BlockPlan> plan_block(const ConvBlockArguments& arguments,
   if (context.adds_gradients && !arguments.x.is_cpu()) {
     if (holds_gradient(arguments.weight, arguments.x)) {
       plan->weight = arguments.weight;
+      plan->beside = context.weight_gradients;
     }
     if (holds_gradient(arguments.norm_weight, arguments.x) &&
         holds_gradient(arguments.norm_bias, arguments.x)) {
@@ -203,11 +197,27 @@ class ConvBlockFunction : public torch::autograd::Function<ConvBlockFunction> {
       tell_that_gradient_is_ready(plan->norm_weight);
       tell_that_gradient_is_ready(plan->norm_bias);
     }
-    kernels::ConvolutionGradients convolution = kernels::convolution_gradients(
-        norm.dy,
-        plan->halo != nullptr ? join_halo(x, saved[6], plan->reach) : x,
-        compute_weight(x, weight, plan->ready), plan->convolution,
-        ctx->needs_input_grad(0), ctx->needs_input_grad(1));
+    const bool is_beside = plan->beside != nullptr && ctx->needs_input_grad(1);
+    if (plan->beside != nullptr) plan->beside->join();
+    kernels::ConvolutionGradients convolution;
+    {
+      const at::Tensor input =
+          plan->halo != nullptr ? join_halo(x, saved[6], plan->reach) : x;
+      const at::Tensor used_weight = compute_weight(x, weight, plan->ready);
+      const auto gradients = [&](bool wants_dx, bool wants_dweight) {
+        return kernels::convolution_gradients(norm.dy, input, used_weight,
+                                              plan->convolution, wants_dx,
+                                              wants_dweight);
+      };
+      convolution = gradients(ctx->needs_input_grad(0),
+                              ctx->needs_input_grad(1) && !is_beside);
+      if (is_beside) {
+        plan->beside->run(plan->weight, {norm.dy, input, used_weight}, [&] {
+          plan->weight.grad().add_(
+              gradients(/*wants_dx=*/false, /*wants_dweight=*/true).dweight);
+        });
+      }
+    }
     if (convolution.dweight.defined() && plan->weight.defined()) {
       plan->weight.grad().add_(convolution.dweight);
       convolution.dweight.reset();

@@ -5,12 +5,15 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/conv2d.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_strided.h>
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "parallel/base/check.h"
 #include "parallel/base/device_scratch.h"
@@ -87,24 +90,15 @@ at::Tensor filled_up(const at::Tensor& weight, int64_t rows) {
   return filled;
 }
 
-// The gradient in `type`, channels-last, zero-padded to `channels` channels.
-at::Tensor filled_up(const at::Tensor& gradient, int64_t channels,
-                     at::ScalarType type) {
-  if (gradient.size(1) == channels) {
-    return gradient.to(type).contiguous(at::MemoryFormat::ChannelsLast);
-  }
-  at::Tensor filled = at::zeros(
-      {gradient.size(0), gradient.size(2), gradient.size(3), channels},
-      gradient.options().dtype(type));
-  filled.narrow(3, 0, gradient.size(1)).copy_(gradient.permute({0, 2, 3, 1}));
-  return filled.permute({0, 3, 1, 2});
-}
-
+// On the CPU the result is the head [N, F, H, W]. On a device the head is
+// written to `device_head`, and the result is a tensor of one element with the
+// sizes and type of the convolution's result: it only tells autograd which
+// gradient backward() takes.
 class HeadFunction : public torch::autograd::Function<HeadFunction> {
  public:
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x,
                             const at::Tensor& weight, const at::Tensor& bias,
-                            const at::Tensor* ready) {
+                            const at::Tensor* ready, at::Tensor* device_head) {
     const at::Tensor input = x.contiguous(at::MemoryFormat::ChannelsLast);
     ctx->save_for_backward({input, weight});
     ctx->saved_data["ready"] = *ready;
@@ -115,35 +109,53 @@ class HeadFunction : public torch::autograd::Function<HeadFunction> {
                                        computed_channels(input, channels)),
                              {});
     const at::Tensor added = bias.view({1, -1, 1, 1});
+    if (y.is_cpu()) return y.to(bias.scalar_type()).add_(added);
     // A device converts and adds in one pass.
-    return y.is_cpu() || y.scalar_type() == bias.scalar_type()
-               ? y.to(bias.scalar_type()).add_(added)
-               : at::add(y.narrow(1, 0, channels), added);
+    *device_head = y.scalar_type() == bias.scalar_type()
+                       ? y.add_(added)
+                       : at::add(y.narrow(1, 0, channels), added);
+    return at::empty_strided(y.sizes(), {0, 0, 0, 0}, y.options());
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list& grads) {
     const variable_list saved = ctx->get_saved_variables();
     const at::Tensor& x = saved[0];
     const at::Tensor& weight = saved[1];
-    at::Tensor dbias;
-    if (ctx->needs_input_grad(2)) dbias = grads[0].sum({0, 2, 3});
     const int64_t channels = weight.size(0);
-    const int64_t computed = computed_channels(x, channels);
+    at::Tensor dbias;
+    if (ctx->needs_input_grad(2)) {
+      dbias = grads[0]
+                  .sum({0, 2, 3}, /*keepdim=*/false, weight.scalar_type())
+                  .narrow(0, 0, channels);
+    }
     const kernels::ConvolutionGradients gradients =
         kernels::convolution_gradients(
-            filled_up(grads[0], computed, x.scalar_type()), x,
+            grads[0]
+                .to(x.scalar_type())
+                .contiguous(at::MemoryFormat::ChannelsLast),
+            x,
             filled_up(
                 compute_weight(x, weight, ctx->saved_data["ready"].toTensor()),
-                computed),
+                computed_channels(x, channels)),
             {}, ctx->needs_input_grad(0), ctx->needs_input_grad(1));
     return {
         gradients.dx,
         gradients.dweight.defined()
             ? gradients.dweight.narrow(0, 0, channels).to(weight.scalar_type())
             : at::Tensor(),
-        dbias, at::Tensor()};
+        dbias, at::Tensor(), at::Tensor()};
   }
 };
+
+// Views a map [N, anchors * fields, H, W] as [N, anchors, H, W, fields].
+at::Tensor by_anchor(const at::Tensor& map, int64_t num_anchors,
+                     int64_t num_fields) {
+  const at::Tensor pixels = map.permute({0, 2, 3, 1}).contiguous();
+  return pixels
+      .view({pixels.size(0), pixels.size(1), pixels.size(2), num_anchors,
+             num_fields})
+      .permute({0, 3, 1, 2, 4});
+}
 
 }  // namespace
 
@@ -170,24 +182,31 @@ Detect::Detect(ModelState& state, const std::string& prefix,
   }
 }
 
-at::Tensor Detect::convolve(const Head& head, const at::Tensor& map) {
-  // On a device head_convolution records the workspace of both passes.
-  if (map.is_cpu() && map.scalar_type() == head.weight.scalar_type())
-    return at::conv2d(map, head.weight, head.bias);
-  return head_convolution(map, head.weight, head.bias, head.compute_weight);
+at::Tensor Detect::raw_head(const Head& head, const at::Tensor& map) const {
+  const auto view = [this](const at::Tensor& of) {
+    return by_anchor(of, num_anchors_, num_fields_);
+  };
+  if (!map.is_cpu()) {
+    at::Tensor values;
+    const at::Tensor taken = HeadFunction::apply(map, head.weight, head.bias,
+                                                 &head.compute_weight, &values);
+    values = view(values);
+    if (!taken.requires_grad()) return values;
+    return torch::autograd::make_variable(
+        std::move(values), torch::autograd::impl::gradient_edge(taken));
+  }
+  if (map.scalar_type() == head.weight.scalar_type()) {
+    return view(at::conv2d(map, head.weight, head.bias));
+  }
+  return view(
+      head_convolution(map, head.weight, head.bias, head.compute_weight));
 }
 
 std::vector<at::Tensor> Detect::forward(const std::vector<at::Tensor>& inputs,
                                         const StepContext&) {
   std::vector<at::Tensor> raw;
   for (std::size_t level = 0; level < heads_.size(); ++level) {
-    const Head& head = heads_[level];
-    const at::Tensor cells =
-        convolve(head, inputs[level]).permute({0, 2, 3, 1}).contiguous();
-    raw.push_back(cells
-                      .view({cells.size(0), cells.size(1), cells.size(2),
-                             num_anchors_, num_fields_})
-                      .permute({0, 3, 1, 2, 4}));
+    raw.push_back(raw_head(heads_[level], inputs[level]));
   }
   return raw;
 }
@@ -253,7 +272,7 @@ std::vector<LayerGraph::Level> Detect::levels() const {
 at::Tensor head_convolution(const at::Tensor& x, const at::Tensor& weight,
                             const at::Tensor& bias,
                             const at::Tensor& compute_weight) {
-  return HeadFunction::apply(x, weight, bias, &compute_weight);
+  return HeadFunction::apply(x, weight, bias, &compute_weight, nullptr);
 }
 
 }  // namespace headroom::model

@@ -5,6 +5,12 @@
 // num_classes], and the raw head [N, anchors, H, W, 5 + num_classes] is a view
 // of it, without a copy. Raw heads are float32 if maps have 16 bits.
 //
+// On a device autograd takes the gradient of a raw head as a map [N, C, H, W]
+// of the inputs' type, channels-last, where C is anchors * (5 + num_classes)
+// and, for 16 bits, zeros up to filled_channels(). The loss writes this map
+// (worker/loss/device_loss.h), so nothing is converted, copied or filled. Any
+// other use of a head on a device is without gradients.
+//
 // Decoding: s = sigmoid(raw); xy = (2s - 0.5 + cell) * stride; wh = (2s)^2 *
 // anchor; objectness and classes = s.
 #pragma once
@@ -47,8 +53,7 @@ class Detect final : public Layer {
 
  private:
   struct Head;
-  // [N, anchors * fields, H, W]
-  static at::Tensor convolve(const Head& head, const at::Tensor& map);
+  at::Tensor raw_head(const Head& head, const at::Tensor& map) const;
 
   struct Head {
     int64_t stride = 0;
@@ -63,7 +68,7 @@ class Detect final : public Layer {
   std::vector<Head> heads_;
 };
 
-// The head's 1x1 convolution for 16-bit maps and for maps on a device.
+// The head's 1x1 convolution for 16-bit maps on the CPU.
 //
 // The convolution computes in the maps' type. Its result is converted to
 // float32 before the bias is added, because loss and decoding use float32.

@@ -70,7 +70,7 @@ class LayerExecutor {
   virtual ~LayerExecutor() = default;
 
   // Returns the outputs of layer `index` of the model table. Backward runs
-  // later; to be notified of it, add autograd nodes to the outputs.
+  // later; to be notified of it, add hooks to the nodes of the outputs.
   virtual std::vector<at::Tensor> run(int64_t index, Layer& layer,
                                       const std::vector<at::Tensor>& inputs,
                                       const StepContext& context) = 0;

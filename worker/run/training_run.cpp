@@ -227,6 +227,7 @@ void TrainingRun::Implementation::make_trainer() {
           .teacher = teacher.get(),
           .following = [this] { return source->batches().made_ahead(); },
           .captures_micro_batches = context.config.cuda_graphs,
+          .weight_gradients_beside = context.config.weight_gradient_stream,
           .labels = context.memory.labels,
           .ladder = carried.ladder_of(context.assignment.plan)},
       *state, *mesh);

@@ -24,13 +24,18 @@ StageStep::StageStep(const StepOptions& options, TrainingState& state,
       routes_(routes_of_stage(state.model(), options.plan,
                               mesh.here.pipeline_stage)),
       images_(state.device(), options_.following),
-      items_(at::zeros({3}, state.device().options(at::kDouble))) {}
+      items_(at::zeros({3}, state.device().options(at::kDouble))) {
+  if (options.weight_gradients_beside) {
+    weight_gradients_.emplace(state.device().device());
+  }
+}
 
 void StageStep::begin(Part part, CudaGraphRunner* graphs, StepCommit& commit) {
   part_ = std::move(part);
   graphs_ = graphs;
   commit_ = &commit;
   begun_.reset();
+  if (weight_gradients_) weight_gradients_->abandon();  // of a failed attempt
   items_.zero_();
   context_.set_batch(part_.batch->global_size, part_.batch->image_height,
                      part_.batch->image_width);
@@ -44,6 +49,7 @@ model::StepContext StageStep::context_of(const Part& part,
   // sharded, and not reduced as soon as autograd has added them.
   context.adds_gradients =
       mesh_.replicas->size() == 1 && state_.gradients().sharded() == nullptr;
+  if (weight_gradients_) context.weight_gradients = &*weight_gradients_;
   return context;
 }
 

@@ -1,39 +1,27 @@
 #include "worker/step/zero_layer_executor.h"
 
-#include <ATen/core/ivalue.h>
-#include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/function_hook.h>
 
 namespace headroom::step {
 namespace {
 
-using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// A node of the graph saves this object, to find the layer's parameters again.
-struct ShardedPart final : torch::CustomClassHolder {
-  ShardedPart(zero::ShardedLayers& of_layers, int64_t number)
-      : layers(of_layers), part(number) {}
-  zero::ShardedLayers& layers;
-  const int64_t part;
-};
+// Gathers all parameters of a layer before the backward of the node that made
+// its output.
+class UseAgain final : public torch::autograd::FunctionPreHook {
+ public:
+  UseAgain(zero::ShardedLayers& layers, int64_t part)
+      : layers_(layers), part_(part) {}
+  variable_list operator()(const variable_list& gradients) override {
+    layers_.use(part_);
+    return gradients;
+  }
 
-// Returns its input. Its backward runs before the backward of the layer that
-// made `output`, and gathers all parameters of that layer.
-struct UseAgain : torch::autograd::Function<UseAgain> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& output,
-                            const c10::intrusive_ptr<ShardedPart>& part) {
-    context->saved_data["part"] = c10::IValue::make_capsule(part);
-    return output;
-  }
-  // Takes the gradients by reference, so that no second owner stops the layer
-  // from working in place.
-  static variable_list backward(AutogradContext* context,
-                                variable_list& gradients) {
-    const auto part = c10::static_intrusive_pointer_cast<ShardedPart>(
-        context->saved_data["part"].toCapsule());
-    part->layers.use(part->part);
-    return {std::move(gradients[0]), at::Tensor()};
-  }
+ private:
+  zero::ShardedLayers& layers_;
+  const int64_t part_;
 };
 
 }  // namespace
@@ -48,10 +36,9 @@ std::vector<at::Tensor> ZeroLayerExecutor::run(
                         : layer.forward(inputs, context);
   if (part < 0) return outputs;
   layers_.done_with(part);
-  for (at::Tensor& output : outputs) {
+  for (const at::Tensor& output : outputs) {
     if (output.requires_grad()) {
-      output = UseAgain::apply(output,
-                               c10::make_intrusive<ShardedPart>(layers_, part));
+      output.grad_fn()->add_pre_hook(std::make_unique<UseAgain>(layers_, part));
     }
   }
   return outputs;

@@ -4,14 +4,20 @@
 //              level's cells, one thread per cell; the others process its
 //              matches, one warp per match. Each block writes its sums to
 //              `partial`, and one last block adds them up.
-//   backward   one warp per cell writes zeros and the objectness's derivative;
-//              then the warp of each cell's first match adds up all matches of
-//              the cell. So no two warps write to the same place.
+//   backward   one warp per pixel writes the objectness's derivatives, and
+//              zeros to all other channels; then the warp of each cell's first
+//              match adds up all matches of the cell. So no two warps write to
+//              the same place.
+//
+// A pixel of a level has one cell per anchor. T is the head's type and G the
+// gradient's, which may have 16 bits. The gradient is computed in T and rounded
+// once.
 #pragma once
 
 #include <cstdint>
 
 #include "parallel/base/head_fields.h"
+#include "parallel/cuda/kernels/batch_norm_body.h"
 #include "worker/kernels/box_iou.h"
 #include "worker/kernels/entropy.h"
 
@@ -34,13 +40,17 @@ struct LossLevel {
   const void* boxes = nullptr;
   const void* anchors = nullptr;
   void* objectness = nullptr;
-  void* logits = nullptr;  // [matches, classes]
-  double* fit = nullptr;   // [matches, kFit]
-  void* gradient = nullptr;
+  void* logits = nullptr;    // [matches, classes]
+  double* fit = nullptr;     // [matches, kFit]
+  void* gradient = nullptr;  // [num_pixels, channels]
+  int64_t num_pixels = 0;
+  int64_t channels = 0;
+  int64_t num_anchors = 0;
 };
 
 struct LossArguments {
-  bool is_double = false;
+  bool is_double = false;  // the heads
+  ElementType gradient_type = ElementType::kFloat32;
   int num_levels = 0;
   LossLevel levels[kLossLevels];
   int64_t num_classes = 0;
@@ -181,25 +191,35 @@ HEADROOM_HD void write_loss(const LossArguments& a, const double* sums) {
   *a.total = total;
 }
 
-template <typename T>
-HEADROOM_HD void cell_gradient(const LossArguments& a, int number, int64_t cell,
-                               int lane) {
+// One lane's channels of a pixel: V adjacent ones of every kLanes * V.
+template <typename T, typename G, int V>
+HEADROOM_HD void pixel_gradient(const LossArguments& a, int number,
+                                int64_t pixel, int lane) {
   const LossLevel& level = a.levels[number];
   const int64_t fields = kFirstClass + a.num_classes;
-  T* const to = static_cast<T*>(level.gradient) + cell * fields;
-  for (int64_t f = lane; f < fields; f += kLanes) {
-    T value = 0;
-    if (f == kObjectness) {
-      const T x = static_cast<const T*>(level.objectness)[cell];
-      value = static_cast<T>(*a.by_total * loss_scale(a, number, 1) *
-                             entropy_of(x, 0, a.obj_rule).derivative);
+  G* const to = static_cast<G*>(level.gradient) + pixel * level.channels;
+  for (int64_t first = lane * V; first < level.channels; first += kLanes * V) {
+    Pack<G, V> values;
+    for (int v = 0; v < V; ++v) values.at[v] = static_cast<G>(T(0));
+    for (int64_t anchor = 0; anchor < level.num_anchors; ++anchor) {
+      const int64_t place = anchor * fields + kObjectness - first;
+      if (place < 0 || place >= V) continue;
+      const T x = static_cast<const T*>(
+          level.objectness)[pixel * level.num_anchors + anchor];
+      const auto value =
+          static_cast<T>(*a.by_total * loss_scale(a, number, 1) *
+                         entropy_of(x, 0, a.obj_rule).derivative);
+      // Without a variable index the values stay in registers.
+      for (int v = 0; v < V; ++v) {
+        if (v == place) values.at[v] = static_cast<G>(value);
+      }
     }
-    to[f] = value;
+    *reinterpret_cast<Pack<G, V>*>(to + first) = values;
   }
 }
 
-// REQUIRES: cell_gradient() has run for all cells.
-template <typename T>
+// REQUIRES: pixel_gradient() has run for all pixels.
+template <typename T, typename G>
 HEADROOM_HD void match_gradient(const LossArguments& a, int number,
                                 int64_t match, int lane) {
   const LossLevel& level = a.levels[number];
@@ -208,7 +228,9 @@ HEADROOM_HD void match_gradient(const LossArguments& a, int number,
   while (!is_last_of_cell(level, last)) ++last;
   const int64_t fields = kFirstClass + a.num_classes;
   const int64_t cell = level.cells[match];
-  T* const to = static_cast<T*>(level.gradient) + cell * fields;
+  G* const to = static_cast<G*>(level.gradient) +
+                cell / level.num_anchors * level.channels +
+                cell % level.num_anchors * fields;
   const double box = *a.by_total * loss_scale(a, number, 0);
   const double obj = *a.by_total * loss_scale(a, number, 1);
   const double cls = *a.by_total * loss_scale(a, number, 2);
@@ -217,9 +239,9 @@ HEADROOM_HD void match_gradient(const LossArguments& a, int number,
       const double target = level.fit[last * kFit + 4];
       if (!(target > 0)) continue;
       const T x = static_cast<const T*>(level.objectness)[cell];
-      to[f] = static_cast<T>(
+      to[f] = static_cast<G>(static_cast<T>(
           obj * kernels::entropy(static_cast<double>(x), target, a.obj_rule)
-                    .derivative);
+                    .derivative));
       continue;
     }
     if (f >= kFirstClass && a.num_classes == 1) continue;
@@ -237,7 +259,7 @@ HEADROOM_HD void match_gradient(const LossArguments& a, int number,
                               class_rule(a, c))
                        .derivative;
     }
-    to[f] = static_cast<T>(sum);
+    to[f] = static_cast<G>(static_cast<T>(sum));
   }
 }
 

@@ -73,20 +73,20 @@ __global__ void finish_kernel(const __grid_constant__ LossArguments arguments) {
   if (threadIdx.x == 0) write_loss(arguments, sums);
 }
 
-template <typename T>
+template <typename T, typename G, int V>
 __global__ void __launch_bounds__(kLossThreads)
-    cell_gradient_kernel(const __grid_constant__ LossArguments arguments) {
+    pixel_gradient_kernel(const __grid_constant__ LossArguments arguments) {
   const int number = static_cast<int>(blockIdx.y);
   const int warp = static_cast<int>(threadIdx.x) / kLanes;
   const int lane = static_cast<int>(threadIdx.x) % kLanes;
   const int64_t step = static_cast<int64_t>(gridDim.x) * kWarps;
-  for (int64_t cell = static_cast<int64_t>(blockIdx.x) * kWarps + warp;
-       cell < arguments.levels[number].num_cells; cell += step) {
-    cell_gradient<T>(arguments, number, cell, lane);
+  for (int64_t pixel = static_cast<int64_t>(blockIdx.x) * kWarps + warp;
+       pixel < arguments.levels[number].num_pixels; pixel += step) {
+    pixel_gradient<T, G, V>(arguments, number, pixel, lane);
   }
 }
 
-template <typename T>
+template <typename T, typename G>
 __global__ void __launch_bounds__(kLossThreads, kBlocksAtATime)
     match_gradient_kernel(const __grid_constant__ LossArguments arguments) {
   const int number = static_cast<int>(blockIdx.y);
@@ -96,7 +96,7 @@ __global__ void __launch_bounds__(kLossThreads, kBlocksAtATime)
   const int64_t count = *arguments.levels[number].num_matches;
   for (int64_t match = static_cast<int64_t>(blockIdx.x) * kWarps + warp;
        match < count; match += step) {
-    match_gradient<T>(arguments, number, match, lane);
+    match_gradient<T, G>(arguments, number, match, lane);
   }
 }
 
@@ -112,16 +112,19 @@ int forward(const LossArguments& arguments, void* stream) {
 }
 
 // Gradients are most of the bytes, so more blocks are used than for the sums.
-template <typename T>
+// Lanes write 16 bytes at a time if the gradient has 16 bits; other gradients
+// may have an odd number of channels.
+template <typename T, typename G>
 int backward(const LossArguments& arguments, void* stream) {
+  constexpr int kWidth = sizeof(G) == 2 ? kVectorBytes / 2 : 1;
   constexpr unsigned kBlocksOfSums = 8;
   const auto levels = static_cast<unsigned>(arguments.num_levels);
   const auto blocks = static_cast<unsigned>(arguments.blocks);
-  const cudaError_t error = launch_kernel(cell_gradient_kernel<T>,
+  const cudaError_t error = launch_kernel(pixel_gradient_kernel<T, G, kWidth>,
                                           dim3(kBlocksOfSums * blocks, levels),
                                           kLossThreads, stream, arguments);
   if (error != cudaSuccess) return error;
-  return launch_kernel(match_gradient_kernel<T>, dim3(blocks, levels),
+  return launch_kernel(match_gradient_kernel<T, G>, dim3(blocks, levels),
                        kLossThreads, stream, arguments);
 }
 
@@ -140,7 +143,16 @@ int headroom_loss(const headroom::cuda::LossArguments* arguments,
 int headroom_loss_gradient(const headroom::cuda::LossArguments* arguments,
                            void* stream) {
   using namespace headroom::cuda;
-  return arguments->is_double ? backward<double>(*arguments, stream)
-                              : backward<float>(*arguments, stream);
+  switch (arguments->gradient_type) {
+    case ElementType::kFloat64:
+      return backward<double, double>(*arguments, stream);
+    case ElementType::kFloat32:
+      return backward<float, float>(*arguments, stream);
+    case ElementType::kBFloat16:
+      return backward<float, __nv_bfloat16>(*arguments, stream);
+    case ElementType::kFloat16:
+      return backward<float, __half>(*arguments, stream);
+  }
+  return cudaErrorInvalidValue;
 }
 }

@@ -183,6 +183,17 @@ TEST_F(Losses, ALossKeepsObjectnessAndItsMatches) {
   EXPECT_EQ(buffers_.live_bytes(), 0);
 }
 
+// A device writes the gradient of 16-bit maps with 256 channels of 16 bits.
+TEST_F(Losses, ADevicesGradientIsAMap) {
+  shape_.on_device = true;
+  shape_.element_bytes = 2;
+  Map head = made_map(255, 8);
+  run_loss(context(), {head}, {80, {10}, false});
+  head.memory = nullptr;
+  graph_.run_backward([](int64_t) {}, nullptr);
+  EXPECT_EQ(arrived_, std::vector<int64_t>{2 * 4 * 4 * 256 * 2});
+}
+
 TEST_F(Losses, OneClassHasNoClassification) {
   Map head = made_map(18, 8);
   run_loss(context(), {head}, {1, {10}, false});

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Stream.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -18,6 +19,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "parallel/devices/device_api.h"
@@ -56,8 +58,18 @@ class TestGraph final : public devices::DeviceGraph {
   static TestGraph* capturing();
   GraphPages& pages() { return *pages_; }
 
-  // Records the work. Throws if fail_capture() chose this piece to fail.
+  // Records the work of the thread's stream. Throws if fail_capture() chose
+  // this piece to fail, or if the stream takes no part in the capture.
   void remember(std::function<void()> work);
+
+  // A point of a captured stream: how many pieces of each stream's work are
+  // done before it.
+  using Point = std::map<c10::StreamId, int64_t>;
+  // The stream's point now; no value if the stream takes no part.
+  std::optional<Point> point(const c10::Stream& stream) const;
+  // The stream takes part from now on, and its later work is done after
+  // `point`.
+  void wait(const c10::Stream& stream, const Point& point);
 
   // From now on the `n`-th piece of work captured by any thread (1: the next)
   // fails, and makes its capture invalid; 0 disarms.
@@ -82,6 +94,9 @@ class TestGraph final : public devices::DeviceGraph {
   using Work = std::vector<std::function<void()>>;
   // Shared, because a replay in progress may outlive the graph.
   std::shared_ptr<Work> work_ = std::make_shared<Work>();
+  // The streams of the capture; `origin_` is the one where it began.
+  std::map<c10::StreamId, Point> streams_;
+  c10::StreamId origin_ = 0;
   bool is_underway_ = false;  // the allocator treats it as active
   bool is_spoiled_ = false;
 };

@@ -7,14 +7,20 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/abs.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_strided.h>
 #include <ATen/ops/max.h>
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/variable.h>
 
+#include <optional>
 #include <vector>
 
 #include "parallel/base/check.h"
+#include "parallel/base/device_scratch.h"
 #include "tests/support/test_device/test_device_api.h"
 
 namespace headroom::loss {
@@ -77,17 +83,46 @@ LevelScales scales_of(const Case& c, double obj) {
   return scales;
 }
 
+// Takes a gradient of the sizes and type of `map`, as Detect takes its heads'.
+struct TakesAMap : torch::autograd::Function<TakesAMap> {
+  static at::Tensor forward(torch::autograd::AutogradContext*,
+                            const at::Tensor& map) {
+    return at::empty_strided(map.sizes(), {0, 0, 0, 0}, map.options());
+  }
+  static torch::autograd::variable_list backward(
+      torch::autograd::AutogradContext*,
+      torch::autograd::variable_list gradients) {
+    return gradients;
+  }
+};
+
 constexpr double kLossScale = 2;
 
 // Two levels, the second without matches, in the layout of Detect's heads.
 Result loss_on(const devices::ComputeDevice& device, const Case& c,
                const std::vector<at::Tensor>& cells,
-               const std::vector<LevelTargets>& targets) {
+               const std::vector<LevelTargets>& targets,
+               std::optional<at::ScalarType> maps = {}) {
   const std::vector<LevelScales> scales = {scales_of(c, 0.7),
                                            scales_of(c, 0.2)};
   std::vector<at::Tensor> leaves, heads;
   for (const at::Tensor& level : cells) {
-    leaves.push_back(level.to(device.device()).clone().requires_grad_());
+    const at::Tensor there = level.to(device.device()).clone();
+    if (maps) {
+      const int64_t channels = filled_channels(level.size(3) * level.size(4));
+      const at::Tensor map =
+          at::zeros({level.size(0), channels, level.size(1), level.size(2)},
+                    *maps)
+              .contiguous(at::MemoryFormat::ChannelsLast)
+              .to(device.device());
+      leaves.push_back(map.requires_grad_());
+      heads.push_back(
+          torch::autograd::make_variable(there.permute({0, 3, 1, 2, 4}),
+                                         torch::autograd::impl::gradient_edge(
+                                             TakesAMap::apply(leaves.back()))));
+      continue;
+    }
+    leaves.push_back(there.requires_grad_());
     heads.push_back(leaves.back().permute({0, 3, 1, 2, 4}));
   }
   LevelLoss loss;
@@ -169,6 +204,39 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{.gamma = 1.5, .weighs_classes = true},
                     Case{.type = at::kFloat, .weighs_classes = true},
                     Case{.type = at::kFloat, .capacity = 31}));
+
+// The gradients are the ones of a float32 head, rounded once; the channels that
+// fill a map up are zeros.
+TEST(DeviceLoss, TheGradientOf16BitMapsIsAMapOf16Bits) {
+  const devices::ComputeDevice device = test_compute_device();
+  for (const int64_t classes : {1, 3, 4, 80}) {
+    const Case c{.classes = classes, .type = at::kFloat};
+    const std::vector<at::Tensor> cells = {
+        at::randn({c.images, kHeight, kWidth, kAnchors, 5 + classes}),
+        at::randn({c.images, 2, 3, kAnchors, 5 + classes})};
+    const std::vector<LevelTargets> targets = {
+        targets_of(c), targets_of({.rows = 0, .type = c.type})};
+    const Result wide = loss_on(device, c, cells, targets);
+    for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
+      const Result result = loss_on(device, c, cells, targets, type);
+      EXPECT_TRUE(result.total.equal(wide.total));
+      for (size_t level = 0; level < cells.size(); ++level) {
+        const at::Tensor gradient =
+            result.gradients[level].permute({0, 2, 3, 1});
+        ASSERT_EQ(gradient.scalar_type(), type);
+        const int64_t own = kAnchors * (5 + classes);
+        EXPECT_TRUE(gradient.narrow(3, 0, own).equal(
+            wide.gradients[level].flatten(3).to(type)))
+            << classes << " classes, level " << level;
+        EXPECT_EQ(gradient.narrow(3, own, gradient.size(3) - own)
+                      .ne(0)
+                      .sum()
+                      .item<int64_t>(),
+                  0);
+      }
+    }
+  }
+}
 
 TEST(DeviceLoss, AMatchOutsideItsHeadIsRefused) {
   Case c;
