@@ -26,9 +26,9 @@ void RunCheckpoints::begin() {
   // A run that resumes at this checkpoint needs the lines of all its steps.
   recorder_.settle_lines();
   const memory::PhaseWatch watch = begin_phase();
-  const checkpoint::CheckpointSaver::Answer answer =
-      saver_.begin(buddies_ != nullptr ? buddies_->newest() : at::Tensor(),
-                   reports_.retry("checkpoint"));
+  const checkpoint::CheckpointSaver::Answer answer = saver_.begin(
+      buddies_ != nullptr ? checkpoint::pack(buddies_->newest()) : at::Tensor(),
+      reports_.retry("checkpoint"));
   reports_.end_phase(committed);
   note_outcomes();
   if (answer == checkpoint::CheckpointSaver::Answer::kSkipped) {
@@ -54,7 +54,6 @@ int64_t RunCheckpoints::agreed_steps(collectives::Communicator& world) const {
 }
 
 void RunCheckpoints::settle() {
-  if (buddies_ != nullptr) buddies_->settle();
   saver_.settle();
   note_outcomes();
 }
