@@ -82,6 +82,8 @@ int64_t peer_copy_bytes(const std::vector<layers::LayerCost>& layers,
                         const configs::RunConfig& config,
                         const plan::Plan& plan, int stage) {
   constexpr int64_t kVersions = 2;
+  // Its own part is kept once more while a checkpoint is written.
+  constexpr int64_t kWritten = 1;
   const int shards = plan.zero_stage > 0 ? plan.layout.data_parallel_size : 1;
   const size_t stages = plan.stage_begins.size();
   if (shards == 1 && stages <= 1) return 0;
@@ -97,7 +99,8 @@ int64_t peer_copy_bytes(const std::vector<layers::LayerCost>& layers,
   };
   int64_t largest = 0;
   for (size_t i = 0; i < stages; ++i) largest = std::max(largest, part(i));
-  return kVersions * (part(static_cast<size_t>(stage)) + largest);
+  return (kVersions + kWritten) * part(static_cast<size_t>(stage)) +
+         kVersions * largest;
 }
 
 // Bytes for drawing pictures: enough for a grid of 1920 x 1920 pixels and its

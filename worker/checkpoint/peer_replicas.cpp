@@ -16,12 +16,12 @@
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/base/check.h"
 #include "parallel/base/units.h"
-#include "parallel/collectives/counting_communicator.h"
+#include "parallel/devices/compute_device.h"
 
 namespace headroom::checkpoint {
 namespace {
 
-constexpr int64_t kAlignment = 64;  // of buffers in the bytes of a kind
+constexpr int64_t kBufferAlignment = 64;  // of buffers in the bytes of a kind
 
 at::Tensor host_bytes_of(int64_t bytes) {
   const activations::CountingAllocator::HostMemory host;
@@ -113,7 +113,7 @@ void PeerReplicas::add(const step::TrainingState::Buffer& buffer,
     piece.at = begin + from * element;
     if (piece.size > 0) kind.parts.push_back(std::move(piece));
   }
-  kind.bytes = begin + round_up(size * element, kAlignment);
+  kind.bytes = begin + round_up(size * element, kBufferAlignment);
 }
 
 PeerReplicas::OwnPart PeerReplicas::own_part(int shift) const {
@@ -277,7 +277,7 @@ std::vector<HostStateSnapshot> PeerReplicas::take() const {
 }
 
 int64_t PeerReplicas::host_bytes() const {
-  return 2 * (part_.layout.bytes() + others_->layout().bytes());
+  return 3 * part_.layout.bytes() + 2 * others_->layout().bytes();
 }
 
 }  // namespace headroom::checkpoint

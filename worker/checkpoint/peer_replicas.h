@@ -64,11 +64,11 @@ class PeerReplicas {
   // Waits for the running copy and transfer. Collective.
   void settle();
 
-  // This rank's own part after the newest commit. Valid until the commit after
-  // the next. REQUIRES: after_commit() has been called.
+  // This rank's own part after the newest commit. REQUIRES: after_commit() has
+  // been called.
   HostStateSnapshot newest() const;
   // All complete copies on this rank: of its own part and of the received part,
-  // without lines of steps.jsonl. They share this object's memory.
+  // without lines of steps.jsonl.
   std::vector<HostStateSnapshot> take() const;
 
   // Makes peers that wait for this rank fail at once, and drops the running
@@ -81,7 +81,7 @@ class PeerReplicas {
 
   // Bytes sent so far.
   int64_t sent_bytes() const { return communicator_->bytes(); }
-  // Host memory of all versions, once each kind of buffer has been copied.
+  // Host memory of all versions, while a checkpoint is written from one.
   int64_t host_bytes() const;
 
  private:

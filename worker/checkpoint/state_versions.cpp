@@ -68,7 +68,9 @@ StateVersions::Copy& StateVersions::next_copy(Change change, int64_t step) {
 
 const at::Tensor& StateVersions::begin(Change change, int64_t step) {
   Copy& copy = next_copy(change, step);
-  if (!copy.bytes.defined()) copy.bytes = allocate_(layout_.of(change).bytes);
+  if (!copy.bytes.defined() || copy.bytes.storage().use_count() > 1) {
+    copy.bytes = allocate_(layout_.of(change).bytes);
+  }
   copy.since = kNever;
   copy.is_begun = true;
   copy.is_zero = false;

@@ -1,5 +1,5 @@
 // StateVersions: the two newest versions of one rank's part of the state, in
-// host memory that is allocated once.
+// host memory that is used again.
 //
 // A commit changes some buffers only (TrainingState::Buffer::Change). Buffers
 // of one kind are stored together, twice: a version consists of the newest
@@ -79,7 +79,8 @@ class StateVersions {
   const step::TrainingCounters& newest_counters() const {
     return counters_.front();
   }
-  // The complete versions, newest first. They share this object's memory.
+  // The complete versions, newest first. They share this object's memory, which
+  // is not used again as long as somebody holds them.
   std::vector<HostStateSnapshot> versions() const;
   const VersionLayout& layout() const { return layout_; }
 
