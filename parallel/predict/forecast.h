@@ -5,7 +5,8 @@
 //                  cards at least the time that the host needs to start them
 //   communication  the part of the gradient sums that backward does not hide;
 //                  sums of statistics, exchanges of rows and maps, scatters of
-//                  ZeRO 2 and 3 and copies of shards, which are never hidden;
+//                  ZeRO 2 and 3, which are never hidden; copies of shards
+//                  that take longer than the next step's compute;
 //                  on cards also the cores that NCCL takes from backward, and
 //                  the wait for the slowest of all cards
 //   host           the host's sum of the reports and the vote; on cards also

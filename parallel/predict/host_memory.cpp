@@ -5,6 +5,7 @@
 #include "configs/multi_scale.h"
 #include "parallel/base/units.h"
 #include "parallel/plan/batch_split.h"
+#include "parallel/plan/plan_parts.h"
 #include "parallel/predict/memory_request.h"
 #include "parallel/predict/simulated_stage.h"
 
@@ -19,16 +20,17 @@ constexpr int64_t kCopiesOfALayer = 2;
 
 int64_t HostMemory::total_bytes() const {
   return training.total_bytes() + std::max(validation.total_bytes(), files) +
-         state_copy + pictures;
+         state_copy + peer_copies + pictures;
 }
 
 int64_t HostMemory::least_bytes() const {
-  return training.least_bytes() + std::max(validation.least_bytes(), files);
+  return training.least_bytes() + std::max(validation.least_bytes(), files) +
+         peer_copies;
 }
 
 int64_t HostMemory::least_bytes_unseen() const {
   constexpr int64_t kLeast = int64_t{64} << 20;
-  return std::max(2 * least_bytes(), kLeast);
+  return std::max(2 * (least_bytes() - peer_copies), kLeast) + peer_copies;
 }
 
 int64_t file_bytes(const std::vector<layers::LayerCost>& layers,
@@ -41,23 +43,64 @@ int64_t file_bytes(const std::vector<layers::LayerCost>& layers,
   return kCopiesOfALayer * largest;
 }
 
-// Each running-statistics tensor is padded to 64 bytes. There are at most as
-// many of them as parameter tensors.
+namespace {
+
+constexpr int64_t kAlignmentBytes = 64;
+
+int64_t element_bytes(const configs::RunConfig& config) {
+  return config.precision == configs::Precision::kFp64 ? 8 : 4;
+}
+
+// Bytes of a layer's state on a rank that has one of `shards` slices. Each
+// running-statistics tensor is padded to 64 bytes. There are at most as many of
+// them as parameter tensors.
+int64_t layer_state_bytes(const layers::LayerCost& layer,
+                          const configs::RunConfig& config, int shards) {
+  const int64_t element = element_bytes(config);
+  return (3 + configs::num_moments(config.optimizer)) *
+             (shards == 1 ? flat_bytes(layer, element)
+                          : slice_bytes(layer, element, shards)) +
+         2 * (2 * layer.norm_channels * element +
+              kAlignmentBytes * layer.parameter_tensors);
+}
+
+}  // namespace
+
 int64_t state_copy_bytes(const std::vector<layers::LayerCost>& layers,
                          const configs::RunConfig& config) {
   const bool is_written_beside = config.checkpoint_every_steps > 0 ||
                                  (!config.nosave && config.epochs > 1);
   if (!is_written_beside) return 0;
-  constexpr int64_t kAlignmentBytes = 64;
-  const int64_t element = config.precision == configs::Precision::kFp64 ? 8 : 4;
   int64_t bytes = 0;
   for (const layers::LayerCost& layer : layers) {
-    bytes += (3 + configs::num_moments(config.optimizer)) *
-                 flat_bytes(layer, element) +
-             2 * (2 * layer.norm_channels * element +
-                  kAlignmentBytes * layer.parameter_tensors);
+    bytes += layer_state_bytes(layer, config, 1);
   }
   return bytes;
+}
+
+int64_t peer_copy_bytes(const std::vector<layers::LayerCost>& layers,
+                        const configs::RunConfig& config,
+                        const plan::Plan& plan, int stage) {
+  constexpr int64_t kVersions = 2;
+  // Its own part is kept once more while a checkpoint is written.
+  constexpr int64_t kWritten = 1;
+  const int shards = plan.zero_stage > 0 ? plan.layout.data_parallel_size : 1;
+  const size_t stages = plan.stage_begins.size();
+  if (shards == 1 && stages <= 1) return 0;
+  const auto part = [&](size_t of_stage) {
+    const plan::LayerRange range =
+        plan::layers_of_stage(plan.stage_begins, of_stage, layers.size());
+    int64_t bytes = 0;
+    for (int64_t i = range.begin; i < range.end; ++i) {
+      bytes +=
+          layer_state_bytes(layers[static_cast<size_t>(i)], config, shards);
+    }
+    return bytes;
+  };
+  int64_t largest = 0;
+  for (size_t i = 0; i < stages; ++i) largest = std::max(largest, part(i));
+  return (kVersions + kWritten) * part(static_cast<size_t>(stage)) +
+         kVersions * largest;
 }
 
 // Bytes for drawing pictures: enough for a grid of 1920 x 1920 pixels and its
@@ -78,6 +121,7 @@ HostShares host_shares(int64_t limit, const HostMemory& least) {
   };
   shares.copies_state = takes(least.state_copy);
   shares.draws_pictures = takes(least.pictures);
+  limit -= least.peer_copies;
   const int64_t between = std::max(least.validation.least_bytes(), least.files);
   const int64_t most = std::max(between, limit - least.training.least_bytes());
   shares.validation = std::min(std::max(limit / 4, between), most);
@@ -94,6 +138,8 @@ HostMemory host_memory(const configs::RunConfig& config, const plan::Plan& plan,
     memory.state_copy = state_copy_bytes(layers, config);
     memory.pictures = picture_bytes(config);
   }
+  memory.peer_copies =
+      peer_copy_bytes(layers, config, plan, rank.pipeline_stage);
   if (config.synthetic_input) return memory;
   const int64_t stride = layers::largest_stride(layers);
   configs::LoaderShape shape;

@@ -1,6 +1,7 @@
 // Host memory that a worker needs besides its tensors: the loaders of training
 // and validation, model layers while they are written to a file, a copy of the
-// state that is written during training, and a picture while it is drawn.
+// state that is written during training, copies of state that peers keep for
+// each other, and a picture while it is drawn.
 // --host-memory-limit bounds their sum. If the limit has no room for the copy,
 // training waits while checkpoints are written; if it has no room for pictures,
 // none are drawn.
@@ -28,6 +29,7 @@ struct HostMemory {
   configs::LoaderBudget training, validation;
   int64_t files = 0;
   int64_t state_copy = 0;
+  int64_t peer_copies = 0;  // page-locked if they are made from a device
   int64_t pictures = 0;
 
   int64_t total_bytes() const;
@@ -47,6 +49,13 @@ int64_t file_bytes(const std::vector<layers::LayerCost>& layers,
 // during training.
 int64_t state_copy_bytes(const std::vector<layers::LayerCost>& layers,
                          const configs::RunConfig& config);
+
+// Bytes of the copies that a rank makes of its part of the state and keeps of a
+// peer's, if ranks have different parts (worker/checkpoint/peer_replicas.h).
+// Counts the peer with the largest part.
+int64_t peer_copy_bytes(const std::vector<layers::LayerCost>& layers,
+                        const configs::RunConfig& config,
+                        const plan::Plan& plan, int stage);
 
 // Bytes that the writing rank needs to draw the largest picture.
 int64_t picture_bytes(const configs::RunConfig& config);

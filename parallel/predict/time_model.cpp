@@ -40,13 +40,13 @@ class TimeEstimator {
   StepEstimate run() {
     StepEstimate estimate;
     for (size_t stage = 0; stage < plan_.stage_begins.size(); ++stage) {
-      const StageTime& time = estimate.stages.emplace_back(
-          StageTime{.compute = compute_of(stage),
-                    .gradients = gradients_of(stage),
-                    .statistics = statistics_of(stage),
-                    .image = image_of(stage),
-                    .maps = maps_of(stage),
-                    .copies = copies_of(stage)});
+      const StageTime& time = estimate.stages.emplace_back(StageTime{
+          .compute = compute_of(stage),
+          .gradients = gradients_of(stage),
+          .statistics = statistics_of(stage),
+          .image = image_of(stage),
+          .maps = maps_of(stage),
+          .copies = std::max(0.0, copies_of(stage) - compute_of(stage))});
       estimate.compute = std::max(estimate.compute, time.compute);
       estimate.statistics = std::max(estimate.statistics, time.statistics);
       if (spans_) {
@@ -183,21 +183,19 @@ class TimeEstimator {
             static_cast<double>(request_.element_bytes));
   }
 
-  // Seconds to copy state that no other rank has to a peer's memory. Such a
-  // rank sends all that it holds: weights, which only ZeRO 3 shards, and
-  // momentum, average and accumulated gradients, which every stage of ZeRO
-  // does. The next step waits for the copy.
+  // Seconds to copy state that no other rank has to a peer's memory, during the
+  // next step: a rank's part of the weights, momentum and average. Counts
+  // stages of a pipeline that have a replica too, because it may be on the same
+  // machine.
   double copies_of(size_t stage) const {
-    constexpr double kOthers = 3;
+    constexpr double kBuffers = 3;
     const int data = plan_.layout.data_parallel_size;
     const bool is_sharded = plan_.zero_stage > 0 && data > 1;
     const bool is_whole =
         !is_sharded && plan_.layout.pipeline_parallel_size == 1;
     if (!request_.device.is_card || is_whole) return 0;
     const double part = is_sharded ? 1.0 / data : 1;
-    return messages(2,
-                    parameter_bytes(stage) *
-                        ((plan_.zero_stage == 3 ? part : 1) + kOthers * part));
+    return messages(1, parameter_bytes(stage) * kBuffers * part);
   }
 
   const TimeRequest& request_;

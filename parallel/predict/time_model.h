@@ -71,8 +71,8 @@ struct DeviceSpeed {
   Link sums = {};              // for gradients and statistics
   Link messages = {};          // for maps and rows between two ranks
   // true on cards: a sum of statistics also takes kSecondsToStartSum, and a
-  // step ends with copies to a peer of the state that only one rank has. A CPU
-  // needs less time for both, which is not counted.
+  // peer gets copies of the state that only one rank has. A CPU needs less time
+  // for both, which is not counted.
   bool is_card = false;
 };
 
@@ -108,7 +108,9 @@ struct StageTime {
   double statistics = 0;  // sums of groups that span data ranks
   double image = 0;       // rows and sums between the ranks of an image
   double maps = 0;        // exchanges between stages
-  double copies = 0;      // of state that no other rank has; on cards
+  // Copies of state that no other rank has, beyond the compute that hides them;
+  // on cards.
+  double copies = 0;
 };
 
 struct StepEstimate {

@@ -1,14 +1,16 @@
-// Measures the cost of the copy of its state that a rank makes for its buddy
-// after each commit: the milliseconds for which the step makes the host wait,
-// and the bytes. ZeRO and pipelines need this copy, ZeRO 0 does not.
+// Measures the cost of the copies that ranks make of state for each other after
+// each commit: the milliseconds of a step with its copies, those for which the
+// copies make the host wait, and the bytes that a rank sends. ZeRO and
+// pipelines need copies, ZeRO 0 does not.
 //
 //   benchmark_state_copies [--device 0,0] [--cfg yolov5s] [--img 640]
 //                          [--batch 16] [--precision bf16] [--steps 10]
 //                          [--zero 0,1]
 //
-// The two ranks are processes, each on its own device of the list. They use
-// NCCL for the devices and Gloo for the host. Two ranks may share a device.
-// Prints a line of JSON for each stage of ZeRO.
+// The two ranks are processes, each on its own device of the list, or both on
+// the CPU (--device cpu,cpu). They use NCCL for the devices and sockets or
+// shared memory for the host. Two ranks may share a device. The stages of ZeRO
+// take turns of a few steps. Prints a line of JSON for each.
 #include <ATen/Parallel.h>
 #include <unistd.h>
 
@@ -33,7 +35,8 @@ namespace headroom {
 namespace {
 
 constexpr int kRanks = 2;
-constexpr int kWarmUp = 3;
+constexpr int kWarmUp = 2;  // steps of a turn that are not counted
+constexpr int kTurn = 5;
 
 struct Request {
   configs::RunConfig config;
@@ -42,35 +45,66 @@ struct Request {
   int steps = 10;
 };
 
-nlohmann::ordered_json measure(const configs::RunConfig& config, int steps,
-                               const devices::ComputeDevice& device,
-                               collectives::Communicator& world) {
-  RankTraining training(config, plan_of_synthetic_run(config), world,
-                        /*more_boxes_per_image=*/0, device);
-  training.keep_batch();
-  // As in a run, no copies are made if the peers hold the same state.
-  std::unique_ptr<checkpoint::PeerReplicas> buddies;
-  if (config.zero_stage > 0) {
-    buddies = std::make_unique<checkpoint::PeerReplicas>(world, /*shift=*/1);
+// A training with one stage of ZeRO, and its copies.
+class Stage {
+ public:
+  Stage(const configs::RunConfig& config, const devices::ComputeDevice& device,
+        collectives::Communicator& world)
+      : config_(config),
+        training_(config, plan_of_synthetic_run(config), world,
+                  /*more_boxes_per_image=*/0, device) {
+    training_.keep_batch();
+    // As in a run, no copies are made if the peers hold the same state.
+    if (config.zero_stage == 0) return;
+    buddies_ = std::make_unique<checkpoint::PeerReplicas>(world, /*shift=*/1,
+                                                          training_.state());
+    training_.before_vote(
+        [this] { waited_ += seconds_of([&] { buddies_->settle(); }); });
   }
-  std::vector<double> all, copies;
-  for (int step = -kWarmUp; step < steps; ++step) {
-    world.barrier();
-    const double computed = seconds_of([&] { training.step(); });
-    const double copied = seconds_of([&] {
-      if (!buddies) return;
-      buddies->after_commit(training.state());
-      // A run too waits for the rest of the copy before its next step.
-      buddies->settle();
+
+  void step(bool counts) {
+    waited_ = 0;
+    const int64_t sent = sent_bytes();
+    const double seconds = seconds_of([&] {
+      training_.step();
+      if (!buddies_) return;
+      waited_ += seconds_of([&] { buddies_->after_commit(); });
     });
-    if (step < 0) continue;
-    copies.push_back(1e3 * copied);
-    all.push_back(1e3 * (computed + copied));
+    if (!counts) return;
+    bytes_.push_back(static_cast<double>(sent_bytes() - sent));
+    copies_.push_back(1e3 * waited_);
+    all_.push_back(1e3 * seconds);
   }
-  const int64_t bytes = buddies ? buddies->newest().numel() : 0;
-  return {{"zero", config.zero_stage},         {"cfg", config.cfg},
-          {"batch", config.global_batch_size}, {"step_ms", median(all)},
-          {"after_commit_ms", median(copies)}, {"copied_bytes", bytes}};
+  void settle() {
+    if (buddies_) buddies_->settle();
+  }
+
+  nlohmann::ordered_json line() const {
+    return {
+        {"zero", config_.zero_stage},         {"cfg", config_.cfg},
+        {"batch", config_.global_batch_size}, {"step_ms", median(all_)},
+        {"after_commit_ms", median(copies_)}, {"sent_bytes", median(bytes_)}};
+  }
+
+ private:
+  int64_t sent_bytes() const { return buddies_ ? buddies_->sent_bytes() : 0; }
+
+  const configs::RunConfig config_;
+  RankTraining training_;
+  std::unique_ptr<checkpoint::PeerReplicas> buddies_;
+  double waited_ = 0;  // in the running step, for copies
+  std::vector<double> all_, copies_, bytes_;
+};
+
+std::unique_ptr<collectives::Communicator> over_devices(
+    const devices::ComputeDevice& device, collectives::Communicator& hosts) {
+  devices::DeviceCommunicatorOptions options;
+  options.device = device.device().index();
+  options.may_share_devices = true;
+  options.timeout = std::chrono::seconds(60);
+  return collectives::make_device_host_communicator(
+      hosts.split(0, hosts.rank()),
+      device.api()->connect_ranks(hosts, options));
 }
 
 int run(const Request& request, collectives::Communicator& hosts) {
@@ -80,17 +114,24 @@ int run(const Request& request, collectives::Communicator& hosts) {
   configs::RunConfig config = request.config;
   config.device = request.devices.at(static_cast<size_t>(rank));
   const run::ChosenDevice chosen = run::choose_device(config, 0, 1);
-  devices::DeviceCommunicatorOptions options;
-  options.device = chosen.device.device().index();
-  options.may_share_devices = true;
-  options.timeout = std::chrono::seconds(60);
-  const auto world = collectives::make_device_host_communicator(
-      hosts.split(0, rank), chosen.device.api()->connect_ranks(hosts, options));
+  const auto world = chosen.device.is_cpu()
+                         ? hosts.split(0, rank)
+                         : over_devices(chosen.device, hosts);
+  std::vector<std::unique_ptr<Stage>> stages;
   for (const int stage : request.stages) {
     config.zero_stage = stage;
-    const nlohmann::ordered_json line =
-        measure(config, request.steps, chosen.device, *world);
-    if (rank == 0) std::cout << line.dump() << std::endl;
+    stages.push_back(std::make_unique<Stage>(config, chosen.device, *world));
+  }
+  for (int done = 0; done < request.steps; done += kTurn) {
+    for (const auto& stage : stages) {
+      world->barrier();
+      for (int step = -kWarmUp; step < kTurn; ++step) stage->step(step >= 0);
+      // A transfer overlaps the next step of its own stage only.
+      stage->settle();
+    }
+  }
+  for (const auto& stage : stages) {
+    if (rank == 0) std::cout << stage->line().dump() << std::endl;
   }
   world->barrier();
   return 0;

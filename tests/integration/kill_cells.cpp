@@ -107,6 +107,7 @@ std::vector<Kill> all_kills() {
       {"rank_0", {"--processes", "2"}, 0},
       {"rank_1", {"--processes", "2"}, 1},
       {"zero_3_rank_1", {"--layout", "data=2", "--zero", "3"}, 1},
+      {"zero_2_rank_1", {"--layout", "data=2", "--zero", "2"}, 1},
       {"zero_1_rank_0", {"--layout", "data=2", "--zero", "1"}, 0},
       {"first_stage", {"--layout", "pipeline=2"}, 0},
       {"last_stage", {"--layout", "pipeline=2"}, 1},

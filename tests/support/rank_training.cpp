@@ -185,7 +185,10 @@ const loader::Batch& RankTraining::next_batch() {
 step::StepResult RankTraining::attempt() {
   const loader::Batch& batch = next_batch();
   shape_ = step::step_shape(batch, mesh_, state_->model());
-  step::StepResult result = trainer_->train_step(batch, {});
+  step::StepResult result = trainer_->train_step(batch, [this] {
+    if (before_vote_) before_vote_();
+    return step::Trainer::Requests{};
+  });
   if (!keeps_batch_) batch_.reset();
   return result;
 }

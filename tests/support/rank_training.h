@@ -5,6 +5,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -47,6 +48,10 @@ class RankTraining {
   // As keep_batch(), but the images stay on the device and are never copied
   // there.
   void keep_batch_on_device() { keeps_batch_ = keeps_batch_on_device_ = true; }
+  // Called in each step before its vote.
+  void before_vote(std::function<void()> callback) {
+    before_vote_ = std::move(callback);
+  }
   // Adds `boxes` boxes per image to the given step. REQUIRES: this is a later
   // step than the next one, and has a batch of its own.
   void add_boxes_at(int64_t step, int64_t boxes) { crowded_ = {step, boxes}; }
@@ -92,6 +97,7 @@ class RankTraining {
   loader::PackTargets pack_;  // null: the loss is computed on the host
   predict::LabelBound labels_;
   predict::StepShape shape_;
+  std::function<void()> before_vote_;
   bool keeps_batch_ = false;
   bool keeps_batch_on_device_ = false;
   std::optional<loader::Batch> batch_;

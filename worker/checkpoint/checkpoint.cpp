@@ -11,6 +11,7 @@
 #include "parallel/base/text.h"
 #include "parallel/collectives/gather.h"
 #include "worker/checkpoint/checkpoint_files.h"
+#include "worker/checkpoint/state_shards.h"
 #include "worker/weights/safetensors.h"
 
 namespace headroom::checkpoint {
@@ -71,21 +72,15 @@ step::TrainingCounters counters_from_json(const OrderedJson& json) {
   return counters;
 }
 
-std::map<std::string, const weights::SafetensorsEntry*> by_name(
-    const weights::SafetensorsReader& reader) {
-  std::map<std::string, const weights::SafetensorsEntry*> entries;
-  for (const weights::SafetensorsEntry& entry : reader.header().entries) {
+// Throws Error if the checkpoint's tensors differ from `expected`. Called
+// before the state is changed.
+void check_tensors(const StateReader& reader,
+                   const std::vector<weights::TensorDescription>& expected) {
+  const fs::path& file = reader.file();
+  std::map<std::string, const weights::TensorDescription*> entries;
+  for (const weights::TensorDescription& entry : reader.tensors()) {
     entries[entry.name] = &entry;
   }
-  return entries;
-}
-
-// Throws Error if the file's tensors differ from `expected`. Called before the
-// state is changed.
-void check_tensors(const fs::path& file,
-                   const weights::SafetensorsReader& reader,
-                   const std::vector<weights::TensorDescription>& expected) {
-  const auto entries = by_name(reader);
   for (const weights::TensorDescription& tensor : expected) {
     const auto found = entries.find(tensor.name);
     if (found == entries.end()) {
@@ -93,18 +88,17 @@ void check_tensors(const fs::path& file,
           file, "does not hold " + tensor.name +
                     ": it belongs to another model or optimizer");
     }
-    const weights::SafetensorsEntry& entry = *found->second;
-    if (entry.shape != tensor.sizes) {
+    const weights::TensorDescription& entry = *found->second;
+    if (entry.sizes != tensor.sizes) {
       throw damaged_checkpoint(file,
                                "holds " + tensor.name + " with shape " +
-                                   c10::str(at::IntArrayRef(entry.shape)) +
+                                   c10::str(at::IntArrayRef(entry.sizes)) +
                                    ", this run's model has " +
                                    c10::str(at::IntArrayRef(tensor.sizes)));
     }
-    if (weights::scalar_type_of(entry.type) != tensor.type) {
+    if (entry.type != tensor.type) {
       throw damaged_checkpoint(
-          file, "holds " + tensor.name + " as " +
-                    c10::toString(weights::scalar_type_of(entry.type)) +
+          file, "holds " + tensor.name + " as " + c10::toString(entry.type) +
                     ", this run computes in " + c10::toString(tensor.type) +
                     " (resume with the --precision it was made with)");
     }
@@ -115,18 +109,18 @@ void check_tensors(const fs::path& file,
 struct OpenCheckpoint {
   fs::path folder;
   std::string counters;  // JSON
-  std::unique_ptr<weights::SafetensorsReader> reader;
+  std::unique_ptr<StateReader> reader;
 };
 
 OpenCheckpoint open_folder(const fs::path& folder, const StateStream& stream) {
-  const OrderedJson manifest = OrderedJson::parse(read_manifest(folder));
+  const std::string text = read_manifest(folder);
+  const OrderedJson manifest = OrderedJson::parse(text);
   OpenCheckpoint open;
   open.folder = folder;
   open.counters = manifest.at("counters").dump();
   counters_from_json(manifest.at("counters"));
-  open.reader =
-      std::make_unique<weights::SafetensorsReader>(folder / run_files::kState);
-  check_tensors(folder / run_files::kState, *open.reader, stream.tensors());
+  open.reader = std::make_unique<StateReader>(folder, names_in(text));
+  check_tensors(*open.reader, stream.tensors());
   return open;
 }
 
@@ -239,10 +233,8 @@ LoadedCheckpoint load_newest_checkpoint(const fs::path& checkpoints,
     open.folder =
         collectives::broadcast_bytes(mesh->world, open.folder.string(), 0);
   }
-  std::map<std::string, const weights::SafetensorsEntry*> entries;
-  if (open.reader) entries = by_name(*open.reader);
   stream.distribute([&](const std::string& name, at::Tensor& target) {
-    target.copy_(open.reader->read(*entries.at(name)));
+    target.copy_(open.reader->read(name));
   });
   state.renew_compute_weights();
   state.counters = counters_from_json(OrderedJson::parse(open.counters));

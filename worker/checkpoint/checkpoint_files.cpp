@@ -20,9 +20,12 @@ namespace fs = std::filesystem;
 using OrderedJson = nlohmann::ordered_json;
 
 // Manifests of schema 1, from older versions, have no digest of themselves.
+// Those of schema 3 name shards, which older versions cannot read.
 constexpr int kSchema = 2;
+constexpr int kSchemaOfShards = 3;
 constexpr const char* kOwnDigest = "manifest_xxh3_128";
 constexpr size_t kDigits = 32;
+constexpr const char* kShardPrefix = "shard-";
 // Space for the manifest, and for other files that the run writes at the same
 // time.
 constexpr int64_t kMarginBytes = 1 << 20;
@@ -87,6 +90,20 @@ void check_file(const fs::path& folder, const OrderedJson& entry) {
   }
 }
 
+// Keeps the newest `keep` finished checkpoints, and any newer than `step`.
+void remove_old(const fs::path& checkpoints, int64_t step, int64_t keep) {
+  int64_t kept = 0;
+  for (const StepFolder& other : step_folders(checkpoints)) {
+    if (other.is_finished() && kept < keep) {
+      ++kept;
+    } else if (other.step <= step) {
+      remove_step_folder(other.path);
+    }
+  }
+}
+
+}  // namespace
+
 void require_room(const fs::path& folder,
                   const std::vector<weights::TensorDescription>& tensors) {
   int64_t needed = kMarginBytes;
@@ -105,19 +122,15 @@ void require_room(const fs::path& folder,
               "free some space", ExitCode::kResource);
 }
 
-// Keeps the newest `keep` finished checkpoints, and any newer than `step`.
-void remove_old(const fs::path& checkpoints, int64_t step, int64_t keep) {
-  int64_t kept = 0;
-  for (const StepFolder& other : step_folders(checkpoints)) {
-    if (other.is_finished() && kept < keep) {
-      ++kept;
-    } else if (other.step <= step) {
-      remove_step_folder(other.path);
-    }
-  }
+std::string shard_name(int rank) {
+  return cat(kShardPrefix, rank, run_files::kWeightsSuffix);
 }
 
-}  // namespace
+bool is_shard_name(const std::string& name) {
+  return name.starts_with(kShardPrefix) &&
+         (name.ends_with(run_files::kWeightsSuffix) ||
+          name.ends_with(kPartialSuffix));
+}
 
 bool StepFolder::is_finished() const {
   std::error_code error;
@@ -153,6 +166,9 @@ void remove_step_folder(const fs::path& folder) {
     fs::remove(folder / name, error);
     fs::remove(folder / (name + kPartialSuffix), error);
   }
+  for (const fs::path& file : entries_of(folder, error)) {
+    if (is_shard_name(file.filename().string())) fs::remove(file, error);
+  }
   fs::remove(folder, error);
 }
 
@@ -173,18 +189,57 @@ std::string read_manifest(const fs::path& folder) {
     throw damaged_checkpoint(path, "is not a checkpoint's manifest");
   }
   const OrderedJson& schema = manifest["schema"];
-  if (schema != kSchema && schema != 1) {
-    throw damaged_checkpoint(path, cat("has schema ", schema.dump(),
-                                       ", this build reads schema ", kSchema));
+  if (schema != kSchema && schema != kSchemaOfShards && schema != 1) {
+    throw damaged_checkpoint(
+        path, cat("has schema ", schema.dump(), ", this build reads schema ",
+                  kSchemaOfShards));
   }
-  check_own_digest(path, text, schema == kSchema);
+  check_own_digest(path, text, schema != 1);
   for (const OrderedJson& entry : manifest.at("files"))
     check_file(folder, entry);
   return text;
 }
 
+std::vector<std::string> names_in(const std::string& manifest) {
+  std::vector<std::string> names;
+  const OrderedJson parsed = OrderedJson::parse(manifest);
+  for (const OrderedJson& entry : parsed.at("files")) {
+    names.push_back(entry.at("name").get<std::string>());
+  }
+  return names;
+}
+
+int64_t commit_manifest(const fs::path& folder, const CheckpointRecord& record,
+                        const std::vector<StoredFile>& files, int64_t keep) {
+  OrderedJson entries = OrderedJson::array();
+  int64_t bytes = 0;
+  int schema = kSchema;
+  for (const StoredFile& file : files) {
+    entries.push_back({{"name", file.name},
+                       {"bytes", file.bytes},
+                       {"xxh3_128", file.digest}});
+    bytes += file.bytes;
+    if (is_shard_name(file.name)) schema = kSchemaOfShards;
+  }
+  const std::string text =
+      with_own_digest({{"schema", schema},
+                       {"counters", OrderedJson::parse(record.counters)},
+                       {"plan", OrderedJson::parse(record.plan)},
+                       {"files", std::move(entries)}});
+  write_whole_file(folder / run_files::kManifest, text);
+  // The folder itself must be on disk before older checkpoints are removed.
+  if (!sync_folder(folder.parent_path())) {
+    throw Error("checkpoint",
+                folder.string() + " cannot be brought to disk (" +
+                    std::strerror(errno) + ")",
+                "check the disk", ExitCode::kResource);
+  }
+  remove_old(folder.parent_path(), record.step, keep);
+  return bytes + static_cast<int64_t>(text.size());
+}
+
 CheckpointFile::Folder::~Folder() {
-  if (!is_kept) remove_step_folder(path);
+  if (!StepFolder{0, path}.is_finished()) remove_step_folder(path);
 }
 
 CheckpointFile::CheckpointFile(const fs::path& checkpoints, int64_t step,
@@ -203,25 +258,9 @@ CheckpointFile::~CheckpointFile() = default;
 
 void CheckpointFile::commit(const CheckpointRecord& record, int64_t keep) {
   state_->commit();
-  const OrderedJson manifest = {
-      {"schema", kSchema},
-      {"counters", OrderedJson::parse(record.counters)},
-      {"plan", OrderedJson::parse(record.plan)},
-      {"files", OrderedJson::array({{{"name", run_files::kState},
-                                     {"bytes", state_->num_bytes()},
-                                     {"xxh3_128", state_->digest()}}})}};
-  const std::string text = with_own_digest(manifest);
-  write_whole_file(folder_ / run_files::kManifest, text);
-  guard_.is_kept = true;
-  // The folder itself must be on disk before older checkpoints are removed.
-  if (!sync_folder(folder_.parent_path())) {
-    throw Error("checkpoint",
-                folder_.string() + " cannot be brought to disk (" +
-                    std::strerror(errno) + ")",
-                "check the disk", ExitCode::kResource);
-  }
-  num_bytes_ = state_->num_bytes() + static_cast<int64_t>(text.size());
-  remove_old(folder_.parent_path(), record.step, keep);
+  num_bytes_ = commit_manifest(
+      folder_, record,
+      {{run_files::kState, state_->num_bytes(), state_->digest()}}, keep);
 }
 
 }  // namespace headroom::checkpoint

@@ -6,11 +6,16 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <fstream>
 #include <new>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <system_error>
 #include <utility>
 
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "parallel/collectives/gather.h"
 #include "worker/checkpoint/checkpoint.h"
 
@@ -20,6 +25,8 @@ namespace {
 // Pieces are small, so that a thread does not wait long for the piece that a
 // thread of low priority is copying.
 constexpr int64_t kPieceBytes = 512 << 10;
+
+using Json = nlohmann::json;
 
 std::string text_of(const std::exception_ptr& failure) {
   try {
@@ -165,20 +172,26 @@ CheckpointSaver::CheckpointSaver(Options options, step::TrainingState& state,
 
 CheckpointSaver::~CheckpointSaver() { state_.set_before_change(nullptr); }
 
-// Whether this rank sends its part. Of the ranks with the same part, only one
-// sends it; rank 0 is always one of the senders.
-bool CheckpointSaver::sends_its_part() const {
+// Whether this rank sends or writes its part. Of the ranks with the same part,
+// only one does; rank 0 is always one of them.
+bool CheckpointSaver::gives_its_part() const {
   const plan::MeshCoordinates& here = mesh_.here;
   return here.spatial_rank == 0 &&
          (here.data_parallel_rank == 0 || state_.is_sharded());
 }
 
+std::filesystem::path CheckpointSaver::folder_of(int64_t step) const {
+  return options_.checkpoints / cat("step-", step);
+}
+
 CheckpointSaver::Answer CheckpointSaver::begin(
-    const at::Tensor& own_copy, const memory::MemoryRetry& retry) {
+    const HostStateSnapshot& own_part, const memory::MemoryRetry& retry) {
   settle();
+  at::Tensor own_copy;
   std::vector<int64_t> part_bytes;
-  if (parts_) {
-    const int64_t own = sends_its_part() ? own_copy.numel() : 0;
+  if (parts_ && !shares_folder_) {
+    own_copy = pack(own_part);
+    const int64_t own = gives_its_part() ? own_copy.numel() : 0;
     for (const std::string& bytes :
          collectives::gather_bytes(mesh_.world, std::to_string(own))) {
       part_bytes.push_back(std::stoll(bytes));
@@ -191,14 +204,42 @@ CheckpointSaver::Answer CheckpointSaver::begin(
     return agreed == text_of(Answer::kSkipped) ? Answer::kSkipped
                                                : Answer::kNoRoom;
   }
-  if (is_root()) {
-    record_ = {state_.counters.committed_steps,
-               counters_to_text(state_.counters), options_.plan_json};
-  }
+  record_ = {state_.counters.committed_steps, counters_to_text(state_.counters),
+             options_.plan_json};
   if (!parts_) {
     if (is_root()) copy_state();
-    return Answer::kBegun;
+  } else if (shares_folder_) {
+    begin_shards(own_part);
+  } else {
+    send_parts(own_copy);
   }
+  return Answer::kBegun;
+}
+
+void CheckpointSaver::begin_shards(const HostStateSnapshot& own_part) {
+  are_shards_open_ = true;
+  if (!gives_its_part()) return;
+  std::vector<HeldPart> parts;
+  for (const HeldPart& part : own_part.parts) {
+    // The first of the data ranks writes what all of them have.
+    if (mesh_.here.data_parallel_rank == 0 || is_divided(part.buffer)) {
+      parts.push_back(part);
+    }
+  }
+  shard_ = std::make_shared<ShardJob>(
+      folder_of(record_.step), mesh_.world.rank(), std::move(parts),
+      is_root() ? *blocks_ : std::vector<StateStream::Block>());
+  writer_.start(shard_);
+}
+
+bool CheckpointSaver::is_divided(const std::string& buffer) const {
+  return std::ranges::any_of(
+      state_.buffers(), [&](const step::TrainingState::Buffer& one) {
+        return one.name == buffer && one.owners != nullptr;
+      });
+}
+
+void CheckpointSaver::send_parts(const at::Tensor& own_copy) {
   if (is_root()) {
     transfers_.at(0).message = own_copy;
     for (int rank = 1; rank < mesh_.world.size(); ++rank) {
@@ -206,18 +247,67 @@ CheckpointSaver::Answer CheckpointSaver::begin(
       if (!part.message.defined()) continue;
       part.work = parts_->recv_async(part.message, rank);
     }
-  } else if (sends_its_part()) {
+  } else if (gives_its_part()) {
     transfers_.push_back({own_copy, parts_->send_async(own_copy, 0)});
+    sent_bytes_ += own_copy.numel();
   }
-  return Answer::kBegun;
+}
+
+// Ends the open checkpoint if all ranks have ended their shards: rank 0 writes
+// the manifest, or all remove their files because one could not be written.
+void CheckpointSaver::end_shards() {
+  if (!are_shards_open_) return;
+  at::Tensor ended = at::empty({1}, at::kLong);
+  ended.fill_(writer_.is_busy() ? 0 : 1);
+  parts_->all_reduce(ended);
+  if (*ended.const_data_ptr<int64_t>() < mesh_.world.size()) return;
+  are_shards_open_ = false;
+  const std::shared_ptr<ShardJob> shard = std::exchange(shard_, nullptr);
+  Json mine = Json::object();
+  if (shard && writer_.error()) {
+    mine["failure"] = text_of(writer_.error());
+  } else if (shard) {
+    mine["stored"] = {shard->file().name, shard->file().bytes,
+                      shard->file().digest};
+  }
+  CheckpointOutcome outcome{record_.step, folder_of(record_.step), 0, ""};
+  std::vector<StoredFile> files;
+  for (const std::string& text :
+       collectives::gather_bytes(*parts_, mine.dump())) {
+    const Json told = Json::parse(text);
+    if (told.contains("failure") && outcome.failure.empty()) {
+      outcome.failure = told.at("failure").get<std::string>();
+    }
+    if (!told.contains("stored")) continue;
+    const Json& file = told.at("stored");
+    files.push_back({file.at(0).get<std::string>(), file.at(1).get<int64_t>(),
+                     file.at(2).get<std::string>()});
+  }
+  if (shard && outcome.failure.empty()) shard->keep();
+  if (!is_root()) return;
+  if (outcome.failure.empty()) {
+    try {
+      outcome.bytes =
+          commit_manifest(outcome.folder, record_, files, options_.keep);
+    } catch (const Error& error) {
+      outcome.failure = error.what();
+    }
+  }
+  if (!outcome.failure.empty()) remove_step_folder(outcome.folder);
+  outcomes_.push_back(std::move(outcome));
 }
 
 // Rank 0 allocates all memory for a copy before it answers, so that peers can
 // rely on the answer.
 CheckpointSaver::Answer CheckpointSaver::answer(
     const std::vector<int64_t>& part_bytes, const memory::MemoryRetry& retry) {
-  if (writer_.is_busy()) return Answer::kSkipped;
+  if (writer_.is_busy() || are_shards_open_) return Answer::kSkipped;
   note_outcome();
+  if (shares_folder_) {
+    // Files of an earlier attempt, before others write theirs.
+    remove_step_folder(folder_of(state_.counters.committed_steps));
+    return Answer::kBegun;
+  }
   if (!options_.may_copy) return Answer::kNoRoom;
   const activations::CountingAllocator::HostMemory host;
   try {
@@ -258,6 +348,7 @@ void CheckpointSaver::finish_copy() {
 }
 
 void CheckpointSaver::settle() {
+  end_shards();
   if (transfers_.empty()) return;
   for (const Transfer& part : transfers_) {
     if (part.work) part.work->wait();
@@ -282,15 +373,39 @@ void CheckpointSaver::finish() {
   settle();
   finish_copy();
   writer_.finish();
+  end_shards();
 }
 
 void CheckpointSaver::disconnect() {
   transfers_.clear();
   parts_.reset();
+  // Shards of a checkpoint that nobody ends any more.
+  if (shard_) shard_->abandon();
+  shard_.reset();
+  are_shards_open_ = false;
 }
 
 void CheckpointSaver::reconnect() {
-  if (!state_.is_whole()) parts_ = mesh_.world.split(0, mesh_.world.rank());
+  if (state_.is_whole()) return;
+  if (!job_) writer_.finish();  // of an abandoned shard
+  parts_ = mesh_.world.split(0, mesh_.world.rank());
+  shares_folder_ = all_see_a_file();
+}
+
+// Whether all ranks see a new file of rank 0 beside the checkpoints.
+bool CheckpointSaver::all_see_a_file() const {
+  std::string name;
+  std::error_code error;
+  if (is_root()) {
+    name = cat(".shared-", std::random_device{}(), std::random_device{}());
+    std::filesystem::create_directories(options_.checkpoints, error);
+    std::ofstream(options_.checkpoints / name).flush();
+  }
+  name = collectives::broadcast_bytes(*parts_, name, 0);
+  const bool all = collectives::all_agree(
+      *parts_, std::filesystem::exists(options_.checkpoints / name, error));
+  if (is_root()) std::filesystem::remove(options_.checkpoints / name, error);
+  return all;
 }
 
 void CheckpointSaver::note_outcome() {

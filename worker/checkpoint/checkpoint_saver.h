@@ -2,11 +2,15 @@
 //
 //   begin    after a committed step. If rank 0 has the whole state, it copies
 //            the state to host memory while the next step runs, until that step
-//            commits. If ranks hold parts of the state, the newest copies made
-//            for their buddies (peer_replicas.h) are sent to rank 0 while the
-//            next step begins
-//   settle   before the next step's exchanges: waits for these transfers
-//   then     a thread of lowest priority writes the files
+//            commits. If ranks hold parts of the state, the newest copies of
+//            their own parts (peer_replicas.h) are kept
+//   then     a thread of lowest priority writes the files: rank 0, or each rank
+//            with a part of the state its shard (state_shards.h)
+//   settle   before each step's exchanges: once all shards are stored, rank 0
+//            writes the manifest
+//
+// If the ranks do not share the folder of checkpoints, parts are sent to rank 0
+// instead, while the next step begins; settle() waits for them.
 //
 // Only one checkpoint is written at a time; a checkpoint that becomes due
 // during that time is skipped. Training continues even if writing fails; the
@@ -29,6 +33,7 @@
 #include "worker/checkpoint/background_writer.h"
 #include "worker/checkpoint/checkpoint_files.h"
 #include "worker/checkpoint/host_state_snapshot.h"
+#include "worker/checkpoint/state_shards.h"
 #include "worker/checkpoint/state_stream.h"
 #include "worker/memory/memory_ladder.h"
 #include "worker/step/training_state.h"
@@ -130,12 +135,13 @@ class CheckpointSaver {
     kSkipped,  // the previous one is still being written
     kNoRoom    // no memory for a copy; no checkpoint was begun
   };
-  // `own_copy` is the newest copy of this rank's part (PeerReplicas::newest);
-  // undefined if this rank has the whole state. Collective, with the same
-  // answer on all ranks.
-  Answer begin(const at::Tensor& own_copy,
+  // `own_part` is the newest copy of this rank's part (PeerReplicas::newest);
+  // empty if this rank has the whole state. Collective, with the same answer on
+  // all ranks.
+  Answer begin(const HostStateSnapshot& own_part,
                const memory::MemoryRetry& retry = {});
-  // Waits until the transfers to rank 0 have arrived. Collective.
+  // Waits for transfers to rank 0, and ends a checkpoint whose shards are all
+  // stored. Collective.
   void settle();
   // Waits until no checkpoint is being written. Collective, like settle().
   void finish();
@@ -147,7 +153,14 @@ class CheckpointSaver {
 
   // On rank 0: the step of the checkpoint that is being written; 0 if there is
   // none. On other ranks: 0.
-  int64_t writing_steps() const { return job_ ? job_->record().step : 0; }
+  int64_t writing_steps() const {
+    return job_ || (is_root() && are_shards_open_) ? record_.step : 0;
+  }
+  std::filesystem::path folder_of(int64_t step) const;
+  // Whether each rank with a part of the state writes it.
+  bool writes_shards() const { return shares_folder_; }
+  // Bytes that this rank has sent of its parts to rank 0.
+  int64_t sent_bytes() const { return sent_bytes_; }
 
   // The layers of the whole state, in the order of the file.
   const CheckpointJob::Blocks& blocks() const { return blocks_; }
@@ -163,7 +176,13 @@ class CheckpointSaver {
   };
 
   bool is_root() const { return mesh_.world.rank() == 0; }
-  bool sends_its_part() const;
+  bool gives_its_part() const;
+  // Whether each data rank has its own slices of the buffer.
+  bool is_divided(const std::string& buffer) const;
+  bool all_see_a_file() const;
+  void begin_shards(const HostStateSnapshot& own_part);
+  void send_parts(const at::Tensor& own_copy);
+  void end_shards();
   Answer answer(const std::vector<int64_t>& part_bytes,
                 const memory::MemoryRetry& retry);
   void copy_state();
@@ -181,6 +200,10 @@ class CheckpointSaver {
   HostStateSnapshot copy_;              // a copy of the whole state
   std::shared_ptr<StateCopy> copying_;  // nullptr if the copy is complete
   std::vector<Transfer> transfers_;
+  int64_t sent_bytes_ = 0;
+  bool shares_folder_ = false;
+  bool are_shards_open_ = false;        // of a checkpoint without its manifest
+  std::shared_ptr<ShardJob> shard_;     // nullptr if this rank writes none
   std::shared_ptr<CheckpointJob> job_;  // nullptr once its outcome is noted
   BackgroundWriter writer_;
   std::vector<CheckpointOutcome> outcomes_;

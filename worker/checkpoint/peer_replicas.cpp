@@ -1,92 +1,283 @@
 #include "worker/checkpoint/peer_replicas.h"
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+#include <c10/core/DeviceGuard.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <c10/util/Exception.h>
 
-#include <cstdint>
+#include <algorithm>
+#include <cstdlib>
+#include <string>
 #include <utility>
 
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/base/check.h"
-#include "parallel/collectives/counting_communicator.h"
+#include "parallel/base/units.h"
+#include "parallel/devices/compute_device.h"
 
 namespace headroom::checkpoint {
 namespace {
 
-constexpr size_t kVersions = 2;
+constexpr int64_t kBufferAlignment = 64;  // of buffers in the bytes of a kind
+
+at::Tensor host_bytes_of(int64_t bytes) {
+  const activations::CountingAllocator::HostMemory host;
+  return at::empty({bytes}, at::kByte);
+}
+
+StateVersions::Allocate allocate_for(const devices::ComputeDevice& device) {
+  if (device.is_cpu()) return host_bytes_of;
+  return [api = device.api()](int64_t bytes) {
+    std::shared_ptr<void> locked = api->lock_pages(bytes);
+    void* const address = locked.get();
+    return at::from_blob(
+        address, {bytes}, [locked](void*) mutable { locked.reset(); },
+        at::kByte);
+  };
+}
+
+// Sends `text` to the rank `to` and returns what the rank `from` has sent.
+std::string exchange(collectives::Communicator& ranks, int to, int from,
+                     std::string text) {
+  int64_t sizes[] = {static_cast<int64_t>(text.size()), 0};
+  const auto pass = [&](void* out, int64_t out_bytes, void* in,
+                        int64_t in_bytes) {
+    const auto sent =
+        ranks.send_async(at::from_blob(out, {out_bytes}, at::kByte), to);
+    ranks.recv(at::from_blob(in, {in_bytes}, at::kByte), from);
+    sent->wait();
+  };
+  pass(&sizes[0], sizeof sizes[0], &sizes[1], sizeof sizes[1]);
+  std::string received(static_cast<size_t>(sizes[1]), '\0');
+  pass(text.data(), sizes[0], received.data(), sizes[1]);
+  return received;
+}
 
 }  // namespace
-
-void PeerReplicas::put(std::vector<Version>& versions, Version newest) {
-  if (!versions.empty() && versions.front().step == newest.step) {
-    versions.front() = std::move(newest);
-    return;
-  }
-  versions.insert(versions.begin(), std::move(newest));
-  if (versions.size() > kVersions) versions.pop_back();
-}
 
 int buddy_shift(int world_size, int most_on_a_machine) {
   return most_on_a_machine < world_size ? most_on_a_machine : 1;
 }
 
-PeerReplicas::PeerReplicas(collectives::Communicator& world, int shift)
-    : communicator_(std::make_unique<collectives::CountingCommunicator>(
-          world.split(0, world.rank()))),
-      to_((world.rank() + shift) % world.size()),
-      from_((world.rank() - shift + world.size()) % world.size()) {
-  HEADROOM_CHECK(to_ != world.rank(), "nobody is their own buddy");
+bool is_held_elsewhere(const plan::ParallelLayout& layout, int rank,
+                       bool is_divided, int shift) {
+  const plan::MeshCoordinates here = plan::coordinates_of(layout, rank);
+  for (int other = 0; other < layout.world_size(); ++other) {
+    const plan::MeshCoordinates there = plan::coordinates_of(layout, other);
+    if (there.pipeline_stage == here.pipeline_stage &&
+        (!is_divided || there.data_parallel_rank == here.data_parallel_rank) &&
+        std::abs(other - rank) >= shift) {
+      return true;
+    }
+  }
+  return false;
 }
 
-PeerReplicas::~PeerReplicas() = default;
+// Adds the copies of one buffer to the end of its kind's bytes.
+void PeerReplicas::add(const step::TrainingState::Buffer& buffer,
+                       OwnPart& part) const {
+  VersionLayout::Kind& kind = part.layout.of(buffer.change);
+  std::vector<Run>& runs = part.runs[static_cast<size_t>(buffer.change)];
+  const at::ScalarType type = buffer.flat->scalar_type();
+  const auto element = static_cast<int64_t>(c10::elementSize(type));
+  const bool is_gathered = buffer.owners != nullptr && buffer.shards == nullptr;
+  const int64_t begin = kind.bytes;
+  int64_t size = is_gathered ? 0 : buffer.flat->numel();
+  if (!is_gathered && size > 0) runs.push_back({buffer.flat, 0, size, begin});
+  for (size_t index = 0; index < buffer.flat_buffer->layers().size(); ++index) {
+    const data_parallel::FlatBuffer::Layer& layer =
+        buffer.flat_buffer->layers()[index];
+    VersionLayout::Part piece;
+    piece.place = {buffer.name, layer.number, 0, {}};
+    piece.size = layer.size;
+    piece.type = type;
+    int64_t from = layer.offset;
+    if (buffer.owners != nullptr) {
+      const auto number = static_cast<int64_t>(index);
+      const int64_t slice = buffer.owners->slice_size(number);
+      piece.place.begin = state_.mesh()->data->rank() * slice;
+      piece.size =
+          std::clamp<int64_t>(layer.size - piece.place.begin, 0, slice);
+      if (is_gathered) {
+        runs.push_back({buffer.flat, layer.offset + piece.place.begin, slice,
+                        begin + size * element});
+        from = size;
+        size += slice;
+      } else {
+        from = buffer.owners->shard_offset(number);
+      }
+    }
+    piece.at = begin + from * element;
+    if (piece.size > 0) kind.parts.push_back(std::move(piece));
+  }
+  kind.bytes = begin + round_up(size * element, kBufferAlignment);
+}
 
-void PeerReplicas::after_commit(step::TrainingState& state) {
+PeerReplicas::OwnPart PeerReplicas::own_part(int shift) const {
+  const collectives::Mesh& mesh = *state_.mesh();
+  OwnPart part;
+  for (const bool is_sent : {true, false}) {
+    for (const step::TrainingState::Buffer& buffer : state_.buffers()) {
+      if (is_sent != is_held_elsewhere(mesh.layout, mesh.world.rank(),
+                                       buffer.owners != nullptr, shift)) {
+        add(buffer, part);
+      }
+    }
+    if (is_sent) part.sent = part.layout;
+  }
+  return part;
+}
+
+PeerReplicas::PeerReplicas(collectives::Communicator& world, int shift,
+                           step::TrainingState& state)
+    : state_(state),
+      communicator_(std::make_unique<collectives::CountingCommunicator>(
+          world.split(0, world.rank()))),
+      to_((world.rank() + shift) % world.size()),
+      from_((world.rank() - shift + world.size()) % world.size()),
+      part_(own_part(shift)),
+      own_(part_.layout, allocate_for(state.device())) {
+  HEADROOM_CHECK(to_ != world.rank(), "nobody is their own buddy");
+  others_ = std::make_unique<StateVersions>(
+      layout_from_text(
+          exchange(*communicator_, to_, from_, to_text(part_.sent))),
+      host_bytes_of);
+  if (state.device().is_cpu()) return;
+  copies_ = c10::impl::VirtualGuardImpl(state.device().device().type())
+                .getStreamFromGlobalPool(state.device().device());
+}
+
+PeerReplicas::~PeerReplicas() {
+  if (starting_.valid()) starting_.wait();
+}
+
+bool PeerReplicas::has_changed(Change change) const {
+  if (change == Change::kEach || own_.newest_step() < 0) return true;
+  return (change == Change::kUpdates) == state_.has_just_updated();
+}
+
+void PeerReplicas::copy(Change change) {
+  const at::Tensor& bytes = own_.begin(change, state_.counters.committed_steps);
+  for (const Run& run : part_.runs[static_cast<size_t>(change)]) {
+    const at::Tensor from = run.flat->detach().narrow(0, run.from, run.size);
+    bytes.narrow(0, run.at, static_cast<int64_t>(from.nbytes()))
+        .view(from.scalar_type())
+        .copy_(from, /*non_blocking=*/true);
+  }
+}
+
+void PeerReplicas::copy_own() {
+  const at::NoGradGuard no_grad;
+  const auto copy_all = [&] {
+    changed_.clear();
+    for (const Change change : VersionLayout::kKinds) {
+      const bool is_zero =
+          change == Change::kBetweenUpdates && state_.has_just_updated();
+      if (is_zero) own_.begin_zero(change, state_.counters.committed_steps);
+      if (is_zero || !has_changed(change)) continue;
+      copy(change);
+      changed_.push_back(change);
+    }
+  };
+  if (!copies_) {
+    copy_all();
+  } else {
+    const c10::DeviceType type = copies_->device_type();
+    c10::Event committed(type);
+    committed.record(
+        c10::impl::VirtualGuardImpl(type).getStream(copies_->device()));
+    committed.block(*copies_);
+    const c10::StreamGuard on(*copies_);
+    copy_all();
+    copied_.emplace(type);
+    copied_->record(*copies_);
+  }
+  own_.complete(state_.counters);
+}
+
+void PeerReplicas::await_copy() const {
+  if (copied_) copied_->synchronize();
+}
+
+void PeerReplicas::after_commit() {
   settle();
-  put(own_, {state.counters.committed_steps, pack(parts_of(state, ""))});
-  const activations::CountingAllocator::HostMemory host;
-  // The step and size of the sent part, then the step and size of the received
-  // part.
-  at::Tensor headers = at::empty({4}, at::kLong);
-  auto* const header = headers.data_ptr<int64_t>();
-  header[0] = own_.front().step;
-  header[1] = own_.front().bytes.numel();
-  const auto header_sent =
-      communicator_->send_async(headers.narrow(0, 0, 2), to_);
-  communicator_->recv(headers.narrow(0, 2, 2), from_);
-  header_sent->wait();
-  arriving_ = {header[2], at::empty({header[3]}, at::kByte)};
-  receiving_ = communicator_->recv_async(arriving_.bytes, from_);
-  sending_ = communicator_->send_async(own_.front().bytes, to_);
+  const int64_t step = state_.counters.committed_steps;
+  if (own_.newest_step() != step) copy_own();
+  for (const Change change : changed_) {
+    const int64_t sent = part_.sent.of(change).bytes;
+    if (sent > 0) sent_.push_back(own_.newest_bytes(change).narrow(0, 0, sent));
+    if (others_->layout().of(change).bytes == 0) continue;
+    received_.push_back(others_->begin(change, step));
+  }
+  if (state_.has_just_updated()) {
+    others_->begin_zero(Change::kBetweenUpdates, step);
+  }
+  is_transferring_ = true;
+  if (!copies_) return begin_transfer();
+  starting_ = std::async(std::launch::async, [this] {
+    const c10::DeviceGuard on(copies_->device());
+    await_copy();
+    begin_transfer();
+  });
+}
+
+// On a device this runs on a thread that waits for no peer.
+void PeerReplicas::begin_transfer() {
+  for (const at::Tensor& bytes : std::exchange(received_, {})) {
+    works_.push_back(communicator_->recv_async(bytes, from_));
+  }
+  for (const at::Tensor& bytes : std::exchange(sent_, {})) {
+    works_.push_back(communicator_->send_async(bytes, to_));
+  }
 }
 
 void PeerReplicas::settle() {
-  if (!receiving_) return;
-  receiving_->wait();
-  put(others_, std::exchange(arriving_, {}));
-  receiving_.reset();
-  std::exchange(sending_, nullptr)->wait();
+  if (starting_.valid()) starting_.get();
+  if (!is_transferring_) return;
+  for (const auto& work : works_) work->wait();
+  works_.clear();
+  is_transferring_ = false;
+  others_->complete(own_.newest_counters());
 }
 
 void PeerReplicas::disconnect() {
-  receiving_.reset();
-  sending_.reset();
+  if (starting_.valid()) starting_.wait();
+  starting_ = {};
+  works_.clear();
+  sent_.clear();
+  received_.clear();
+  is_transferring_ = false;
   communicator_->disconnect();
 }
 
-void PeerReplicas::reconnect(collectives::Communicator& world,
-                             step::TrainingState& state) {
+void PeerReplicas::reconnect(collectives::Communicator& world) {
   disconnect();
   communicator_->reconnect(world.split(0, world.rank()));
-  if (state.counters.committed_steps > 0) after_commit(state);
+  if (state_.counters.committed_steps > 0) after_commit();
+}
+
+HostStateSnapshot PeerReplicas::newest() const {
+  await_copy();
+  std::vector<HostStateSnapshot> versions = own_.versions();
+  HEADROOM_CHECK(!versions.empty(), "no state was copied");
+  return std::move(versions.front());
 }
 
 std::vector<HostStateSnapshot> PeerReplicas::take() const {
-  std::vector<HostStateSnapshot> states;
-  for (const std::vector<Version>* versions : {&own_, &others_}) {
-    for (const Version& version : *versions) {
-      states.push_back(unpack(version.bytes));
-    }
+  await_copy();
+  std::vector<HostStateSnapshot> states = own_.versions();
+  if (others_->layout().bytes() == 0) return states;
+  for (HostStateSnapshot& state : others_->versions()) {
+    states.push_back(std::move(state));
   }
   return states;
+}
+
+int64_t PeerReplicas::host_bytes() const {
+  return 3 * part_.layout.bytes() + 2 * others_->layout().bytes();
 }
 
 }  // namespace headroom::checkpoint

@@ -1,28 +1,40 @@
 // PeerReplicas: keeps a second copy of state that only one rank has, such as
-// ZeRO shards or the layers of a pipeline stage.
+// ZeRO shards or the layers of a pipeline stage, and this rank's own part of
+// the step before, so that all ranks can go back to the same step.
 //
-//   after each commit   a rank packs its part and sends it to its buddy; the
-//                       transfer may last until the next step begins
+//   after each commit   the buffers that it has changed are copied to host
+//                       memory, on a device by a stream of their own, and what
+//                       no other machine has is sent to the buddy
+//   settle()            before the vote of the next step: so where a step
+//                       commits, all copies of the step before are complete
 //   two versions        of the rank's own part and of the received part are
-//                       kept, so that all ranks can go back to the same step
+//                       kept (state_versions.h). A loss during a transfer takes
+//                       all ranks back to the step before
 //
 // The buddy of rank r is rank r + `shift`, modulo the world's size. As the
 // ranks of a machine are consecutive, the buddy is on another machine if there
 // is one (buddy_shift).
 //
-// The object has a communicator of its own, and uses host memory for four
-// copies.
-// Errors: CommunicationError.
+// The object has a communicator of its own. Errors: CommunicationError; Error
+// if the host cannot lock memory from which a device's copies are sent.
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Event.h>
+#include <c10/core/Stream.h>
 
+#include <array>
 #include <cstdint>
+#include <future>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "parallel/collectives/counting_communicator.h"
+#include "parallel/plan/layout.h"
 #include "worker/checkpoint/host_state_snapshot.h"
+#include "worker/checkpoint/state_versions.h"
+#include "worker/step/training_state.h"
 
 namespace headroom::checkpoint {
 
@@ -30,26 +42,34 @@ namespace headroom::checkpoint {
 // only one machine.
 int buddy_shift(int world_size, int most_on_a_machine);
 
+// Whether another rank, on another machine if the shift spans one, has the same
+// values: each data rank has undivided ones, and each spatial rank all of them.
+bool is_held_elsewhere(const plan::ParallelLayout& layout, int rank,
+                       bool is_divided, int shift);
+
 class PeerReplicas {
  public:
-  // Collective over `world`. REQUIRES: at least two ranks.
-  PeerReplicas(collectives::Communicator& world, int shift);
+  // Collective over `world`. REQUIRES: at least two ranks; `state` outlives
+  // this object.
+  PeerReplicas(collectives::Communicator& world, int shift,
+               step::TrainingState& state);
   ~PeerReplicas();
   PeerReplicas(const PeerReplicas&) = delete;
   PeerReplicas& operator=(const PeerReplicas&) = delete;
 
-  // Starts sending this rank's part. Replaces the newest copy if that copy is
-  // of the same step. Collective. REQUIRES: the state is that of a committed
-  // step.
-  void after_commit(step::TrainingState& state);
-
-  // This rank's own part after the newest commit, packed
-  // (host_state_snapshot.h). REQUIRES: after_commit() has been called.
-  const at::Tensor& newest() const { return own_.front().bytes; }
-
-  // Waits for the running transfer. Call before the next step, which may need
-  // the copy.
+  // Starts copying and sending what the newest commit has changed; the first
+  // time all. Collective. REQUIRES: the state is that of a committed step; it
+  // does not change before settle().
+  void after_commit();
+  // Waits for the running copy and transfer. Collective.
   void settle();
+
+  // This rank's own part after the newest commit. REQUIRES: after_commit() has
+  // been called.
+  HostStateSnapshot newest() const;
+  // All complete copies on this rank: of its own part and of the received part,
+  // without lines of steps.jsonl.
+  std::vector<HostStateSnapshot> take() const;
 
   // Makes peers that wait for this rank fail at once, and drops the running
   // transfer: waiting for a dead peer could take as long as an operation's time
@@ -57,26 +77,51 @@ class PeerReplicas {
   void disconnect();
   // Continues over the reconnected `world` and sends the newest part again,
   // because its copy may not have arrived. Collective.
-  void reconnect(collectives::Communicator& world, step::TrainingState& state);
+  void reconnect(collectives::Communicator& world);
 
-  // Returns all complete copies on this rank: of its own part and of the
-  // received part, without lines of steps.jsonl. The newest received copy is
-  // complete only after its transfer has ended.
-  std::vector<HostStateSnapshot> take() const;
+  // Bytes sent so far.
+  int64_t sent_bytes() const { return communicator_->bytes(); }
+  // Host memory of all versions, while a checkpoint is written from one.
+  int64_t host_bytes() const;
 
  private:
-  struct Version {
-    int64_t step = -1;
-    at::Tensor bytes;
+  using Change = VersionLayout::Change;
+  // Consecutive elements that are copied at once.
+  struct Run {
+    const at::Tensor* flat;
+    int64_t from, size;
+    int64_t at;  // in the kind's bytes
   };
-  static void put(std::vector<Version>& versions, Version newest);
+  // The copies of this rank's part, and where they come from. `sent` is the
+  // first part of each kind.
+  struct OwnPart {
+    std::array<std::vector<Run>, VersionLayout::kKinds.size()> runs;
+    VersionLayout layout, sent;
+  };
+  OwnPart own_part(int shift) const;
+  void add(const step::TrainingState::Buffer& buffer, OwnPart& part) const;
 
+  bool has_changed(Change change) const;
+  void copy(Change change);
+  void copy_own();
+  void begin_transfer();
+  void await_copy() const;
+
+  step::TrainingState& state_;
   std::unique_ptr<collectives::CountingCommunicator> communicator_;
   const int to_, from_;  // ranks to send to and to receive from
-  // Newest first.
-  std::vector<Version> own_, others_;
-  Version arriving_;
-  std::unique_ptr<collectives::Work> sending_, receiving_;
+  const OwnPart part_;
+  StateVersions own_;
+  std::unique_ptr<StateVersions> others_;
+  std::vector<Change> changed_;  // by the newest commit
+  bool is_transferring_ = false;
+  // On a device: the stream of the copies, and their end.
+  std::optional<c10::Stream> copies_;
+  std::optional<c10::Event> copied_;
+  // Starts the transfer when the device has copied.
+  std::future<void> starting_;
+  std::vector<at::Tensor> sent_, received_;  // of a transfer that is to start
+  std::vector<std::unique_ptr<collectives::Work>> works_;
 };
 
 }  // namespace headroom::checkpoint

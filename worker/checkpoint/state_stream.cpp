@@ -63,11 +63,6 @@ bool comes_before(const Block& a, const Block& b) {
   return key(a) < key(b);
 }
 
-at::Tensor view_of(const at::Tensor& layer, const Block::Entry& entry) {
-  return layer.as_strided(entry.sizes, entry.strides,
-                          layer.storage_offset() + entry.offset);
-}
-
 // A view of the first `elements` elements of a byte buffer.
 at::Tensor part_of(const at::Tensor& bytes, int64_t elements,
                    at::ScalarType type) {
@@ -77,6 +72,25 @@ at::Tensor part_of(const at::Tensor& bytes, int64_t elements,
 }
 
 }  // namespace
+
+at::Tensor view_of(const at::Tensor& layer, const Block::Entry& entry) {
+  return layer.as_strided(entry.sizes, entry.strides,
+                          layer.storage_offset() + entry.offset);
+}
+
+std::string blocks_to_text(const std::vector<Block>& blocks) {
+  Json list = Json::array();
+  for (const Block& block : blocks) list.push_back(to_json(block));
+  return list.dump();
+}
+
+std::vector<Block> blocks_from_text(const std::string& text) {
+  std::vector<Block> blocks;
+  for (const Json& block : Json::parse(text)) {
+    blocks.push_back(block_from_json(block));
+  }
+  return blocks;
+}
 
 std::vector<weights::TensorDescription> tensors_of(
     const std::vector<Block>& blocks) {
@@ -184,15 +198,11 @@ void StateStream::connect() {
   // One rank of each stage sends the stage's list of blocks.
   const bool speaks =
       mesh_->here.data_parallel_rank == 0 && mesh_->here.spatial_rank == 0;
-  Json mine = Json::array();
-  if (speaks) {
-    for (const Block& block : own_) mine.push_back(to_json(block));
-  }
   all_.clear();
-  for (const std::string& text :
-       collectives::gather_bytes(mesh_->world, mine.dump())) {
-    for (const Json& block : Json::parse(text)) {
-      all_.push_back(block_from_json(block));
+  for (const std::string& text : collectives::gather_bytes(
+           mesh_->world, blocks_to_text(speaks ? own_ : all_))) {
+    for (Block& block : blocks_from_text(text)) {
+      all_.push_back(std::move(block));
     }
   }
   std::stable_sort(all_.begin(), all_.end(), comes_before);
@@ -200,17 +210,9 @@ void StateStream::connect() {
 
 void StateStream::share_blocks() {
   if (mesh_ == nullptr || mesh_->layout.pipeline_parallel_size == 1) return;
-  Json list = Json::array();
-  if (is_root()) {
-    for (const Block& block : all_) list.push_back(to_json(block));
-  }
-  const std::string text =
-      collectives::broadcast_bytes(mesh_->world, list.dump(), 0);
-  if (is_root()) return;
-  all_.clear();
-  for (const Json& block : Json::parse(text)) {
-    all_.push_back(block_from_json(block));
-  }
+  const std::string text = collectives::broadcast_bytes(
+      mesh_->world, is_root() ? blocks_to_text(all_) : "", 0);
+  if (!is_root()) all_ = blocks_from_text(text);
 }
 
 std::vector<weights::TensorDescription> StateStream::tensors() const {

@@ -97,6 +97,14 @@ class StateStream {
   std::vector<Block> all_;         // the result of blocks()
 };
 
+// Blocks as text, for other ranks and for files.
+std::string blocks_to_text(const std::vector<StateStream::Block>& blocks);
+std::vector<StateStream::Block> blocks_from_text(const std::string& text);
+
+// A view of one of a layer's entries.
+at::Tensor view_of(const at::Tensor& layer,
+                   const StateStream::Block::Entry& entry);
+
 // The tensors of blocks, in the order of the file.
 std::vector<weights::TensorDescription> tensors_of(
     const std::vector<StateStream::Block>& blocks);

@@ -13,10 +13,38 @@ namespace headroom::run {
 std::filesystem::path RunCheckpoints::write() {
   recorder_.await_folder();
   finish();
+  if (buddies_ != nullptr && saver_.writes_shards() &&
+      state_.counters.committed_steps > 0) {
+    return write_shards();
+  }
   const memory::PhaseWatch watch = begin_phase();
   const std::filesystem::path folder = recorder_.save_checkpoint();
   reports_.end_phase(state_.counters.committed_steps);
   newest_steps_ = state_.counters.committed_steps;
+  note_memory(watch);
+  return folder;
+}
+
+// As write(), from the copies that ranks keep of their own parts.
+std::filesystem::path RunCheckpoints::write_shards() {
+  const int64_t committed = state_.counters.committed_steps;
+  const std::filesystem::path folder = saver_.folder_of(committed);
+  if (agreed_steps(state_.mesh()->world) == committed) return folder;
+  recorder_.settle_lines();
+  const memory::PhaseWatch watch = begin_phase();
+  saver_.begin(buddies_->newest(), reports_.retry("checkpoint"));
+  saver_.finish();
+  reports_.end_phase(committed);
+  for (const checkpoint::CheckpointOutcome& outcome : saver_.take_outcomes()) {
+    if (!outcome.failure.empty()) {
+      // On rank 0, after all collective work. The failure begins with a tag.
+      throw Error("checkpoint",
+                  outcome.failure.substr(outcome.failure.find(' ') + 1), "",
+                  ExitCode::kResource);
+    }
+    recorder_.record_checkpoint(outcome);
+  }
+  newest_steps_ = committed;
   note_memory(watch);
   return folder;
 }
@@ -27,7 +55,8 @@ void RunCheckpoints::begin() {
   recorder_.settle_lines();
   const memory::PhaseWatch watch = begin_phase();
   const checkpoint::CheckpointSaver::Answer answer =
-      saver_.begin(buddies_ != nullptr ? buddies_->newest() : at::Tensor(),
+      saver_.begin(buddies_ != nullptr ? buddies_->newest()
+                                       : checkpoint::HostStateSnapshot(),
                    reports_.retry("checkpoint"));
   reports_.end_phase(committed);
   note_outcomes();
@@ -54,7 +83,6 @@ int64_t RunCheckpoints::agreed_steps(collectives::Communicator& world) const {
 }
 
 void RunCheckpoints::settle() {
-  if (buddies_ != nullptr) buddies_->settle();
   saver_.settle();
   note_outcomes();
 }

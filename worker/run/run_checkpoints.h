@@ -52,6 +52,7 @@ class RunCheckpoints {
   }
 
  private:
+  std::filesystem::path write_shards();
   memory::PhaseWatch begin_phase();
   void note_memory(const memory::PhaseWatch& watch);
   void note_outcomes();

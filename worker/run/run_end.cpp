@@ -139,6 +139,8 @@ RunOutcome RunEnd::leave_for_memory(int failed_rank,
 }
 
 RunOutcome RunEnd::leave_as_asked() {
+  // The buddy keeps the part of a rank that leaves for good.
+  if (buddies_ != nullptr) buddies_->settle();
   checkpoints_.finish();
   control::LeftGeneration left;
   left.was_asked = true;

@@ -206,8 +206,9 @@ std::unique_ptr<checkpoint::PeerReplicas> begin_copies(
   auto copies = std::make_unique<checkpoint::PeerReplicas>(
       world,
       checkpoint::buddy_shift(
-          world.size(), static_cast<int>(most.const_data_ptr<int64_t>()[0])));
-  if (state.counters.committed_steps > 0) copies->after_commit(state);
+          world.size(), static_cast<int>(most.const_data_ptr<int64_t>()[0])),
+      state);
+  if (state.counters.committed_steps > 0) copies->after_commit();
   return copies;
 }
 

@@ -209,7 +209,7 @@ void TrainingRun::Implementation::reconnect() {
   mesh->reconnect();
   connect_shards();
   saver->reconnect();
-  if (buddies) buddies->reconnect(mesh->world, *state);
+  if (buddies) buddies->reconnect(mesh->world);
 }
 
 void TrainingRun::Implementation::make_trainer() {
@@ -242,7 +242,10 @@ RunOutcome TrainingRun::Implementation::train() {
   // With several agents, workers of other agents also hold the state.
   const agent_loss::Reprieve reprieve(context.assignment.has_one_agent);
   for (;;) {
-    if (is_between_epochs()) state->start_epoch();
+    if (is_between_epochs()) {
+      if (buddies) buddies->settle();  // the state may be copied until here
+      state->start_epoch();
+    }
     if (!epoch_is_open) source->begin_epoch();
     epoch_is_open = true;
     do {
@@ -466,6 +469,7 @@ std::optional<RunOutcome> TrainingRun::Implementation::step() {
   checkpoints->settle();
   const step::StepResult result = trainer->train_step(batch, [&] {
     recorder->settle_lines();  // the line of the step before
+    if (buddies) buddies->settle();
     return step::Trainer::Requests{
         .stop = context.client.stop_requested(),
         .leave = context.client.leave_requested(context.assignment.generation),
@@ -505,7 +509,7 @@ std::optional<RunOutcome> TrainingRun::Implementation::step() {
   }
   reports->note_first_step();
   if (buddies) {
-    buddies->after_commit(*state);
+    buddies->after_commit();
     carried.held.clear();
   }
 

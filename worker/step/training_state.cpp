@@ -226,27 +226,30 @@ void TrainingState::build_average(const layers::ModelTable& table) {
 }
 
 void TrainingState::build_buffers() {
-  const auto add = [this](const std::string& name,
-                          data_parallel::FlatBuffer& entries, at::Tensor& flat,
-                          bool in_slices) {
+  using Change = Buffer::Change;
+  const zero::ShardMap* const owners = slices_.rest ? shards_.get() : nullptr;
+  const auto add = [&](const std::string& name, at::Tensor& flat,
+                       Change change = Change::kUpdates) {
     buffers_.push_back(
-        {name, &entries, &flat, in_slices ? shards_.get() : nullptr});
+        {name, parameters_.get(), &flat, owners, owners, change});
   };
-  add("parameters", *parameters_,
-      slices_.weights ? gradients_->sharded()->value_shard()
-                      : parameters_->values(),
-      slices_.weights);
+  add("parameters", slices_.weights ? gradients_->sharded()->value_shard()
+                                    : parameters_->values());
+  if (!slices_.weights) buffers_.back().shards = nullptr;
   const auto names = optim::moment_names(options_.optimizer);
-  for (size_t i = 0; i < names.size(); ++i) {
-    add(names[i], *parameters_, moments_[i], slices_.rest);
-  }
-  add("accumulated_gradients", *parameters_, accumulated_, slices_.rest);
-  add("average_parameters", *average_parameters_,
-      slices_.rest ? average_layers_->shard() : average_parameters_->values(),
-      slices_.rest);
-  add("statistics", *statistics_, statistics_->values(), false);
-  add("average_statistics", *average_statistics_, average_statistics_->values(),
-      false);
+  for (size_t i = 0; i < names.size(); ++i) add(names[i], moments_[i]);
+  add("accumulated_gradients", accumulated_, Change::kBetweenUpdates);
+  add("average_parameters",
+      slices_.rest ? average_layers_->shard() : average_parameters_->values());
+  buffers_.back().flat_buffer = average_parameters_.get();
+  const auto add_whole = [&](const std::string& name,
+                             data_parallel::FlatBuffer& entries,
+                             Change change) {
+    buffers_.push_back(
+        {name, &entries, &entries.values(), nullptr, nullptr, change});
+  };
+  add_whole("statistics", *statistics_, Change::kEach);
+  add_whole("average_statistics", *average_statistics_, Change::kUpdates);
 }
 
 // A whole state is one piece; a sliced one has a piece per layer.

@@ -216,15 +216,27 @@ class TrainingState {
 
   // A buffer of the state, for checkpoints.
   struct Buffer {
+    // Which commits change the buffer: all; those without an optimizer step,
+    // while those with one set it to zero; those with an optimizer step.
+    enum class Change { kEach, kBetweenUpdates, kUpdates };
+
     std::string name;                        // "parameters", "momentum", …
     data_parallel::FlatBuffer* flat_buffer;  // the buffer's entries by layer
     at::Tensor* flat;  // [flat_buffer->size()], or this rank's slices
     const zero::ShardMap* shards;  // null if `flat` is not sliced
+    // The slices of which a rank's optimizer step computes one; null if it
+    // computes all. The weights of ZeRO 1 and 2 have owners, but no shards.
+    const zero::ShardMap* owners;
+    Change change;
   };
   const std::vector<Buffer>& buffers() const { return buffers_; }
   // Whether a peer was lost during a commit, so that this is not the state of
   // any step.
   bool is_torn() const { return is_torn_; }
+  // Whether the newest commit ran the optimizer.
+  bool has_just_updated() const {
+    return counters.last_optimizer_step + 1 == counters.committed_steps;
+  }
   // Whether ranks hold slices of the state.
   bool is_sharded() const { return slices_.rest; }
   // Whether this rank holds all of the state.

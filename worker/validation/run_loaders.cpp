@@ -90,6 +90,8 @@ predict::HostMemory host_memory_of(
     memory.state_copy = predict::state_copy_bytes(layers, config);
     memory.pictures = predict::picture_bytes(config);
   }
+  memory.peer_copies =
+      predict::peer_copy_bytes(layers, config, plan, mesh.here.pipeline_stage);
   const auto share_out = [&](const predict::HostShares& shares) {
     training.host_memory_limit_bytes = shares.training;
     validation.host_memory_limit_bytes = shares.validation;
@@ -102,7 +104,12 @@ predict::HostMemory host_memory_of(
   if (memory.least_bytes() > limit) {
     throw Error("data",
                 "the loaders need " + format_bytes(memory.least_bytes()) +
-                    " for a batch of each and the pictures in work, but "
+                    " for a batch of each and the pictures in work" +
+                    (memory.peer_copies > 0
+                         ? ", with " + format_bytes(memory.peer_copies) +
+                               " for copies of state in case a rank is lost"
+                         : "") +
+                    ", but "
                     "--host-memory-limit is " +
                     format_bytes(limit),
                 cat("use --host-memory-limit ", memory.least_bytes(),
@@ -124,6 +131,9 @@ std::string describe(const predict::HostMemory& memory) {
          (memory.state_copy > 0 ? ", a copy of the state for checkpoints " +
                                       format_bytes(memory.state_copy)
                                 : "") +
+         (memory.peer_copies > 0 ? ", copies of state in case a rank is lost " +
+                                       format_bytes(memory.peer_copies)
+                                 : "") +
          (memory.pictures > 0 ? ", pictures " + format_bytes(memory.pictures)
                               : "");
 }

@@ -219,9 +219,10 @@ TEST(CardForecast, MemoryMaySplitImages) {
   EXPECT_EQ(decision.plan->layout.data_parallel_size, 1);
 }
 
-// A step of yolov5x on 8 cards takes 65 ms. Under ZeRO each rank sends its
-// whole copy, some 390 MB, through the host after each step.
-TEST(CardForecast, CopiesThroughTheHostTakeLongerThanTheStep) {
+// A step of yolov5x on 8 cards takes 65 ms. Under ZeRO each rank sends its part
+// of weights, momentum and average, 130 MB, through the host at 1 GB/s while
+// the next step computes.
+TEST(CardForecast, CopiesThroughTheHostAreLongerThanTheStepThatHidesThem) {
   const auto layers = layers::layer_costs(layers::load_model_table("yolov5x"));
   const auto seconds_with = [&](int64_t zero) {
     configs::RunConfig config = request_of("yolov5x", 128);
@@ -230,17 +231,15 @@ TEST(CardForecast, CopiesThroughTheHostTakeLongerThanTheStep) {
     ForecastBasis basis;
     basis.machines = machines_of(configs::find_instance("p5.48xlarge"), 8);
     basis.images_per_second = 245;
-    EXPECT_GT(plan_time(config, *decision.plan, layers).total(),
-              zero == 0 ? 0 : 0.3);
     return plan_forecast(config, *decision.plan, layers, basis).seconds();
   };
   const double whole = seconds_with(0);
   EXPECT_NEAR(whole, 16.0 / 245, 5e-3);
   for (const int64_t zero : {1, 2}) {
-    EXPECT_GT(seconds_with(zero), whole + 0.4) << zero;
-    EXPECT_LT(seconds_with(zero), whole + 0.7) << zero;
+    EXPECT_GT(seconds_with(zero), whole + 0.06) << zero;
+    EXPECT_LT(seconds_with(zero), whole + 0.09) << zero;
   }
-  EXPECT_GT(seconds_with(3), 2 * whole);
+  EXPECT_GT(seconds_with(3), whole + 0.06);
 }
 
 TEST(CardForecast, ARunIsTheSumOfItsParts) {

@@ -281,11 +281,66 @@ struct SaverLayout {
   std::string name;
   plan::ParallelLayout layout;
   int zero_stage = 0;
+  bool shares_folder = true;
 };
 
-// Each rank writes the parts that it holds. If the state is divided, a rank
-// writes from the copy that it makes for its buddy.
-TEST_F(CheckpointSavers, AnyLayoutWritesTheSameBytes) {
+// A rank of a run that saves.
+struct SavingRank {
+  SavingRank(const SaverLayout& one, CheckpointSaver::Options options,
+             collectives::Communicator& world)
+      : mesh(world, one.layout),
+        state(model::tiny_table(), state_options(one)),
+        saver(own_folder(one, std::move(options)), state, mesh) {}
+
+  step::TrainingStateOptions state_options(const SaverLayout& one) {
+    step::TrainingStateOptions mine = step::zero_options({}, &mesh);
+    mine.seed = 3;
+    mine.zero_stage = one.zero_stage;
+    if (one.layout.pipeline_parallel_size > 1) {
+      mine.layers = mesh.is_first_stage() ? model::LayerGraph::LayerRange{0, 4}
+                                          : model::LayerGraph::LayerRange{4, 9};
+    }
+    return mine;
+  }
+  CheckpointSaver::Options own_folder(const SaverLayout& one,
+                                      CheckpointSaver::Options options) const {
+    if (!one.shares_folder) {
+      options.checkpoints += "-of-" + std::to_string(mesh.world.rank());
+    }
+    return options;
+  }
+  // Makes the copies that a run makes after a commit.
+  Answer begin() {
+    if (!state.is_whole() && !buddies) {
+      buddies = std::make_unique<PeerReplicas>(mesh.world, 1, state);
+    }
+    if (buddies) buddies->after_commit();
+    return saver.begin(buddies ? buddies->newest() : HostStateSnapshot());
+  }
+  // The state changes, and copies of it are replaced.
+  void go_on() {
+    state.before_change();
+    for (const step::TrainingState::Buffer& buffer : state.buffers()) {
+      buffer.flat->zero_();
+    }
+    for (int step = 0; step < 2 && buddies; ++step) {
+      ++state.counters.committed_steps;
+      state.counters.last_optimizer_step =
+          state.counters.committed_steps - 1 - step;
+      buddies->after_commit();
+    }
+    if (buddies) buddies->settle();
+  }
+
+  collectives::Mesh mesh;
+  step::TrainingState state;
+  CheckpointSaver saver;
+  std::unique_ptr<PeerReplicas> buddies;
+};
+
+// Ranks with parts of the state write these in place, or send them to rank 0 if
+// they do not share its folder. Every layout reads the same state.
+TEST_F(CheckpointSavers, AnyLayoutStoresTheSameState) {
   {
     Alone run(options());
     fill(run.state, 6);
@@ -294,8 +349,11 @@ TEST_F(CheckpointSavers, AnyLayoutWritesTheSameBytes) {
   const std::vector<SaverLayout> layouts = {
       {"data2", {.data_parallel_size = 2}, 0},
       {"zero1", {.data_parallel_size = 2}, 1},
+      {"zero1_apart", {.data_parallel_size = 2}, 1, false},
       {"zero3", {.data_parallel_size = 3}, 3},
+      {"zero3_apart", {.data_parallel_size = 3}, 3, false},
       {"pipeline2", {.pipeline_parallel_size = 2}, 0},
+      {"pipeline2_apart", {.pipeline_parallel_size = 2}, 0, false},
       {"all",
        {.pipeline_parallel_size = 2,
         .data_parallel_size = 2,
@@ -308,41 +366,119 @@ TEST_F(CheckpointSavers, AnyLayoutWritesTheSameBytes) {
        0}};
   for (const SaverLayout& one : layouts) {
     SCOPED_TRACE(one.name);
+    std::string written = one.name;
     run_ranks(one.layout.world_size(), [&](int rank,
                                            collectives::Communicator& world) {
-      collectives::Mesh mesh(world, one.layout);
-      step::TrainingStateOptions mine = step::zero_options({}, &mesh);
-      mine.seed = 3;
-      mine.zero_stage = one.zero_stage;
-      if (one.layout.pipeline_parallel_size > 1) {
-        mine.layers = mesh.is_first_stage()
-                          ? model::LayerGraph::LayerRange{0, 4}
-                          : model::LayerGraph::LayerRange{4, 9};
-      }
-      step::TrainingState state(model::tiny_table(), mine);
-      CheckpointSaver saver(options(one.name), state, mesh);
-      load_newest_checkpoint(folder_ / "one", state, &mesh);
-      std::unique_ptr<PeerReplicas> buddies;
-      if (!state.is_whole()) {
-        buddies = std::make_unique<PeerReplicas>(world, 1);
-        buddies->after_commit(state);
-      }
-      EXPECT_EQ(saver.begin(buddies ? buddies->newest() : at::Tensor()),
-                Answer::kBegun);
-      state.before_change();
-      for (const step::TrainingState::Buffer& buffer : state.buffers()) {
-        buffer.flat->zero_();
-      }
-      if (buddies) buddies->settle();
-      saver.finish();
-      const auto outcomes = saver.take_outcomes();
+      SavingRank run(one, options(one.name), world);
+      load_newest_checkpoint(folder_ / "one", run.state, &run.mesh);
+      const bool is_split = !run.state.is_whole();
+      EXPECT_EQ(run.saver.writes_shards(), is_split && one.shares_folder);
+      EXPECT_EQ(run.begin(), Answer::kBegun);
+      run.go_on();
+      run.saver.finish();
+      EXPECT_EQ(run.saver.sent_bytes() > 0, rank > 0 && !one.shares_folder);
+      const auto outcomes = run.saver.take_outcomes();
       ASSERT_EQ(outcomes.size(), rank == 0 ? 1u : 0u);
-      if (rank == 0) {
-        EXPECT_EQ(outcomes[0].failure, "");
+      if (rank > 0) return;
+      EXPECT_EQ(outcomes[0].failure, "");
+      EXPECT_EQ(outcomes[0].step, 6);
+      written = outcomes[0].folder.parent_path().filename().string();
+      int64_t bytes = 0;
+      for (const auto& file : fs::directory_iterator(outcomes[0].folder)) {
+        bytes += static_cast<int64_t>(file.file_size());
       }
+      EXPECT_EQ(outcomes[0].bytes, bytes);
     });
-    expect_same_files(folder_ / "one/step-6", folder_ / one.name / "step-6");
+    Alone loaded(options("other"));
+    load_newest_checkpoint(folder_ / written, loaded.state, nullptr);
+    save_checkpoint(folder_ / (written + "-read"), loaded.state, nullptr, "{}",
+                    2);
+    expect_same_files(folder_ / "one/step-6",
+                      folder_ / (written + "-read/step-6"));
   }
+}
+
+// Two ranks of ZeRO 1 save step 4, then `save` with step 5.
+template <typename Save>
+void save_shards_twice(const CheckpointSaver::Options& options,
+                       const Save& save) {
+  const SaverLayout zero = {"", {.data_parallel_size = 2}, 1};
+  run_ranks(2, [&](int rank, collectives::Communicator& world) {
+    SavingRank run(zero, options, world);
+    run.state.counters.committed_steps = 4;
+    ASSERT_EQ(run.begin(), Answer::kBegun);
+    run.saver.finish();
+    EXPECT_EQ(run.saver.take_outcomes().size(), rank == 0 ? 1u : 0u);
+    run.state.counters.committed_steps = 5;
+    save(run, rank);
+  });
+}
+
+TEST_F(CheckpointSavers, AFullDiskLosesOnlyTheNewShards) {
+  std::vector<CheckpointOutcome> failed, later;
+  save_shards_twice(options(), [&](SavingRank& run, int rank) {
+    const auto shard = folder_ / "beside/step-4/shard-1.safetensors";
+    const auto limit = fs::file_size(shard) / 2;
+    run.mesh.world.barrier();
+    {
+      std::optional<FileSizeLimit> full;  // of the process, so of both ranks
+      if (rank == 0) full.emplace(limit);
+      run.mesh.world.barrier();
+      EXPECT_EQ(run.begin(), Answer::kBegun);
+      run.saver.finish();
+      run.mesh.world.barrier();
+    }
+    run.mesh.world.barrier();
+    if (rank == 0) failed = run.saver.take_outcomes();
+    if (rank == 0) {
+      EXPECT_FALSE(fs::exists(folder_ / "beside/step-5"));
+      EXPECT_EQ(newest_checkpoint(folder_ / "beside"), 4);
+    }
+    run.state.counters.committed_steps = 6;
+    EXPECT_EQ(run.begin(), Answer::kBegun);
+    run.saver.finish();
+    if (rank == 0) later = run.saver.take_outcomes();
+  });
+  ASSERT_EQ(failed.size(), 1u);
+  EXPECT_NE(failed[0].failure.find("cannot be written"), std::string::npos)
+      << failed[0].failure;
+  ASSERT_EQ(later.size(), 1u);
+  EXPECT_EQ(later[0].failure, "");
+  EXPECT_EQ(newest_checkpoint(folder_ / "beside"), 6);
+}
+
+// A rank is lost while shards are written: there is no manifest, so there is no
+// such checkpoint, and the next generation writes it anew.
+TEST_F(CheckpointSavers, ShardsWithoutAllOthersAreNoCheckpoint) {
+  save_shards_twice(options(), [&](SavingRank& run, int rank) {
+    EXPECT_EQ(run.begin(), Answer::kBegun);
+    run.saver.disconnect();
+    EXPECT_EQ(run.saver.writing_steps(), 0);
+    EXPECT_EQ(newest_checkpoint(folder_ / "beside"), 4);
+    run.saver.reconnect();
+    EXPECT_EQ(run.begin(), Answer::kBegun);
+    run.saver.finish();
+    if (rank == 0) {
+      EXPECT_EQ(run.saver.take_outcomes().size(), 1u);
+      EXPECT_EQ(newest_checkpoint(folder_ / "beside"), 5);
+    }
+  });
+}
+
+TEST_F(CheckpointSavers, AMissingOrChangedShardIsDamage) {
+  save_shards_twice(options(), [&](SavingRank& run, int) {
+    EXPECT_EQ(run.begin(), Answer::kBegun);
+    run.saver.finish();
+  });
+  fs::resize_file(folder_ / "beside/step-5/shard-1.safetensors", 1000);
+  Alone loaded(options("other"));
+  const LoadedCheckpoint found =
+      load_newest_checkpoint(folder_ / "beside", loaded.state, nullptr);
+  EXPECT_EQ(found.folder, folder_ / "beside/step-4");
+  ASSERT_EQ(found.damaged.size(), 1u);
+  EXPECT_NE(found.damaged[0].find("shard-1.safetensors has 1000 bytes"),
+            std::string::npos)
+      << found.damaged[0];
 }
 
 }  // namespace

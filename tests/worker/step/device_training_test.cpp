@@ -4,6 +4,7 @@
 // source text of the CUDA plugin's kernels, whose sums have another order. So
 // results are equal within 1e-9, not bit for bit.
 #include <ATen/ops/abs.h>
+#include <ATen/ops/equal.h>
 #include <ATen/ops/max.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
@@ -14,6 +15,7 @@
 #include <filesystem>
 #include <ostream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "configs/layers/layer_cost.h"
@@ -28,6 +30,8 @@
 #include "tests/support/test_device/test_device_api.h"
 #include "tests/support/test_device/test_graph.h"
 #include "worker/checkpoint/checkpoint.h"
+#include "worker/checkpoint/host_state_snapshot.h"
+#include "worker/checkpoint/peer_replicas.h"
 #include "worker/kernels/cpu/cell_sums.h"
 #include "worker/run/run_device.h"
 
@@ -576,6 +580,49 @@ TEST_F(OneDevice, CellsAreSummedWithoutACopyOfTheMap) {
     EXPECT_LT(
         sums.cpu().sub(kernels::cell_sums(x, other)).abs().max().item<double>(),
         1e-9);
+  }
+}
+
+// The copies are made beside the first stream, while the next step computes.
+TEST(DeviceTraining, CopiesForPeersAreThoseOfTheirStep) {
+  Setting setting{.layout = "data=2", .ranks = 2};
+  for (setting.zero_stage = 1; setting.zero_stage <= 3; ++setting.zero_stage) {
+    const configs::RunConfig config = config_of(setting);
+    const plan::Plan plan = plan_of_synthetic_run(config);
+    run_ranks(2, [&](int, collectives::Communicator& world) {
+      Rank mine(config, plan, world, /*on_device=*/true);
+      TrainingState& state = mine.training.state();
+      checkpoint::PeerReplicas copies(*mine.device_host, 1, state);
+      mine.training.before_vote([&] { copies.settle(); });
+      checkpoint::HostStateSnapshot before;
+      for (int step = 0; step < 3; ++step) {
+        mine.training.step();
+        copies.after_commit();
+        checkpoint::HostStateSnapshot now =
+            checkpoint::hold_state(state, /*newest_line=*/"");
+        // The newest version, and the one before, over which nothing was
+        // copied.
+        for (const auto& version : copies.take()) {
+          const auto& expected =
+              version.counters.committed_steps == step + 1 ? now : before;
+          for (const checkpoint::HeldPart& part : version.parts) {
+            for (const checkpoint::HeldPart& whole : expected.parts) {
+              if (part.buffer != whole.buffer || part.layer != whole.layer ||
+                  part.begin < whole.begin ||
+                  part.begin + part.values.numel() >
+                      whole.begin + whole.values.numel()) {
+                continue;
+              }
+              EXPECT_TRUE(at::equal(
+                  part.values, whole.values.narrow(0, part.begin - whole.begin,
+                                                   part.values.numel())))
+                  << part.buffer << " of layer " << part.layer;
+            }
+          }
+        }
+        before = std::move(now);
+      }
+    });
   }
 }
 
