@@ -80,6 +80,12 @@ inline constexpr int64_t kLargestBatch = -1;
 // time.
 inline constexpr int64_t kSecondsBetweenCheckpoints = 60;
 
+// --val-share: the default, and what it means in runs of at least this many
+// ranks.
+inline constexpr double kAutomaticShare = -1;
+inline constexpr int64_t kManyRanks = 16;
+inline constexpr double kShareOfManyRanks = 0.2;
+
 struct RunConfig {
   std::string command = "train";
 
@@ -168,6 +174,7 @@ struct RunConfig {
   std::string resume;  // a folder, or "latest"
   bool noval = false;
   bool nosave = false;
+  double validation_share = kAutomaticShare;
   bool noplots = false;
   bool noindex = false;
   int64_t save_period = -1;
@@ -217,6 +224,10 @@ void check_run_config(const RunConfig& config);
 // may become a card or the CPU, so call this function again when the device is
 // known.
 void check_settled_device(const RunConfig& config);
+
+// The share of the time that validations may take in a run of `num_ranks`; 0 if
+// every epoch is validated.
+double validation_share(const RunConfig& config, int64_t num_ranks);
 
 // The run's range of pixel values; empty for 8 bits. Throws Error (exit 2).
 ValueRanges value_ranges_of(const RunConfig& config);

@@ -175,6 +175,9 @@ void check_pairs(const RunConfig& config) {
       {config.image_weights && config.synthetic_input,
        "--image-weights weighs images by their labels, but --synthetic-input "
        "has no data set"},
+      {config.image_weights && config.validation_share > 0,
+       "--image-weights draws an epoch's images by the validation before it, "
+       "but --val-share leaves validations out"},
       {config.fraction < 1 && config.synthetic_input,
        "--fraction takes a part of the training images, but "
        "--synthetic-input has no data set"},
@@ -272,6 +275,13 @@ layers::AnchorList anchors_of_run(const RunConfig& config) {
                "write them as '10,13 16,30 33,23; 30,61 62,45 59,119; ...'");
   }
   return *std::move(anchors);
+}
+
+double validation_share(const RunConfig& config, int64_t num_ranks) {
+  // The next epoch's images depend on a validation of each epoch.
+  if (config.image_weights) return 0;
+  if (config.validation_share >= 0) return config.validation_share;
+  return num_ranks >= kManyRanks ? kShareOfManyRanks : 0;
 }
 
 ValueRanges value_ranges_of(const RunConfig& config) {

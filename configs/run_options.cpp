@@ -562,6 +562,15 @@ Options what_is_written() {
       flag("nosave", &C::nosave, "--nosave", kTrain,
            "The run writes no checkpoint before its end, except those of "
            "checkpoint_every_steps."),
+      flag("validation_share", &C::validation_share, "--val-share X", kTrain,
+           "Validations, weights and checkpoints of epochs take at most about "
+           "this share of the time: an epoch that ends sooner after the last "
+           "one is neither validated nor saved, except the first and the last "
+           "one. Its columns in results.csv are empty, and --patience counts "
+           "it. More judges more epochs; 0 all. -1 is 0.2 in runs of 16 "
+           "processes or more, where an epoch may be shorter than its "
+           "validation, and else 0.",
+           {.range = {-1, 0.9}}),
       flag("noplots", &C::noplots, "--noplots", kTrainAndVal,
            "The run draws no pictures: curves, the confusion matrix, labels, "
            "and batches with their boxes."),

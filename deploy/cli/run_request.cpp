@@ -755,16 +755,19 @@ std::string model_line(const RunRequest& request) {
   if (config.command == "val") return text;
   const std::string model = layers.empty() ? "" : text + "; ";
   const std::string seconds = cat(configs::kSecondsBetweenCheckpoints, " s");
+  const bool skips =
+      configs::validation_share(config, request.expected_workers()) > 0;
+  const std::string each =
+      skips ? "after each validated epoch" : "after each epoch";
   const std::string every = config.checkpoint_every_steps > 0
                                 ? counted(config.checkpoint_every_steps, "step")
                                 : "";
-  return model +
-         (every.empty()
-              ? (config.nosave
-                     ? "no checkpoint before the end"
-                     : "a checkpoint after each epoch, and every " + seconds)
-              : "a checkpoint every " + every +
-                    (config.nosave ? "" : " and after each epoch"));
+  return model + (every.empty()
+                      ? (config.nosave ? "no checkpoint before the end"
+                                       : "a checkpoint " + each +
+                                             ", and every " + seconds)
+                      : "a checkpoint every " + every +
+                            (config.nosave ? "" : " and " + each));
 }
 
 std::string headline(const RunRequest& request) {

@@ -41,6 +41,22 @@ std::vector<std::string> gather_bytes(Communicator& communicator,
   return parts;
 }
 
+void send_bytes(Communicator& ranks, const std::string& bytes, int to) {
+  auto count = static_cast<int64_t>(bytes.size());
+  ranks.send(at::from_blob(&count, {1}, at::kLong), to);
+  // Sending only reads the bytes.
+  auto* const memory = const_cast<char*>(bytes.data());
+  if (count > 0) ranks.send(at::from_blob(memory, {count}, at::kByte), to);
+}
+
+std::string receive_bytes(Communicator& ranks, int from) {
+  int64_t count = 0;
+  ranks.recv(at::from_blob(&count, {1}, at::kLong), from);
+  std::string bytes(static_cast<size_t>(count), '\0');
+  if (count > 0) ranks.recv(bytes_at(bytes), from);
+  return bytes;
+}
+
 std::string broadcast_bytes(Communicator& communicator,
                             const std::string& bytes, int root) {
   auto count = static_cast<int64_t>(bytes.size());

@@ -1,6 +1,6 @@
 // Exchanges small data between all ranks: numbers, byte strings of any length,
-// and whether all ranks agree. All functions are collective and throw
-// CommunicationError.
+// and whether all ranks agree. The functions are collective unless they say
+// otherwise, and throw CommunicationError.
 #pragma once
 
 #include <ATen/ops/from_blob.h>
@@ -30,9 +30,14 @@ std::vector<T> tell_all(Communicator& ranks, T mine) {
 bool all_agree(Communicator& ranks, bool here);
 
 // Returns every rank's bytes, by rank. Ranks may pass different numbers of
-// bytes, such as the detections of their validation shards.
+// bytes.
 std::vector<std::string> gather_bytes(Communicator& communicator,
                                       const std::string& mine);
+
+// Sends bytes to one rank, which calls receive_bytes(). Unlike the others,
+// these two are called by the two ranks only.
+void send_bytes(Communicator& ranks, const std::string& bytes, int to);
+std::string receive_bytes(Communicator& ranks, int from);
 
 // Returns rank `root`'s bytes on every rank.
 std::string broadcast_bytes(Communicator& communicator,

@@ -357,6 +357,16 @@ RunForecast run_forecast(const configs::RunConfig& config,
   const double number = epochs * ((config.nosave ? 0 : 1) + within);
   run.checkpoints = number * kCopiesInCheckpoint * parameters * sizeof(float) /
                     kCheckpointBytesPerSecond;
+  const double share =
+      configs::validation_share(config, basis.machines.cards());
+  if (share > 0) {  // short epochs are neither validated nor saved
+    const double most =
+        share / (1 - share) * (run.training + run.loading + run.first_epoch);
+    const double kept =
+        std::min(1.0, most / (run.validation + run.checkpoints));
+    run.validation *= kept;
+    run.checkpoints *= kept;
+  }
   return run;
 }
 

@@ -19,8 +19,9 @@ constexpr int64_t kCopiesOfALayer = 2;
 }  // namespace
 
 int64_t HostMemory::total_bytes() const {
-  return training.total_bytes() + std::max(validation.total_bytes(), files) +
-         state_copy + peer_copies + pictures;
+  return training.total_bytes() +
+         std::max(validation.total_bytes() + records, files) + state_copy +
+         peer_copies + pictures;
 }
 
 int64_t HostMemory::least_bytes() const {
@@ -110,9 +111,20 @@ int64_t picture_bytes(const configs::RunConfig& config) {
   return config.noplots ? 0 : int64_t{64} << 20;
 }
 
+int64_t record_bytes(const configs::RunConfig& config, int64_t images,
+                     int64_t data_parallel_size, bool is_first_rank) {
+  // 12 bytes each, in vectors that double when they grow.
+  constexpr int64_t kRecordBytes = 2 * 12;
+  constexpr int64_t kReceivedBytes = int64_t{64} << 20;
+  const int64_t all = images * config.max_detections * kRecordBytes;
+  const int64_t own = divided_up(all, data_parallel_size);
+  return own + (is_first_rank ? std::min(kReceivedBytes, all - own) : 0);
+}
+
 HostShares host_shares(int64_t limit, const HostMemory& least) {
   if (limit == 0) return {};
   HostShares shares;
+  limit -= std::clamp<int64_t>(limit - least.least_bytes(), 0, least.records);
   // The state copy and pictures are optional.
   const auto takes = [&](int64_t bytes) {
     if (bytes > 0 && least.least_bytes() + bytes > limit) return false;

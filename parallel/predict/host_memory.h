@@ -10,9 +10,9 @@
 // part, so that the sum over a machine's ranks counts every image once.
 //
 // The planner does not read the data set and assumes source images as large as
-// the network's input. Every worker computes these numbers again with the data
-// set's real sizes. The offload file is not counted: it is on disk, with its
-// own limit.
+// the network's input and no detections. Every worker computes these numbers
+// again with the data set's real sizes. The offload file is not counted: it is
+// on disk, with its own limit.
 #pragma once
 
 #include <cstdint>
@@ -31,6 +31,9 @@ struct HostMemory {
   int64_t state_copy = 0;
   int64_t peer_copies = 0;  // page-locked if they are made from a device
   int64_t pictures = 0;
+  // Detections of a validation, record_bytes(). No limit is refused for them:
+  // the bound is seldom reached, so they only make the loaders smaller.
+  int64_t records = 0;
 
   int64_t total_bytes() const;
   // The smallest limit with which the loaders can hold one batch.
@@ -59,6 +62,12 @@ int64_t peer_copy_bytes(const std::vector<layers::LayerCost>& layers,
 
 // Bytes that the writing rank needs to draw the largest picture.
 int64_t picture_bytes(const configs::RunConfig& config);
+
+// Bytes of the detections that a rank holds of a validation of `images` images:
+// its own, if each image has --max-det, and on rank 0 also what it has received
+// of the others' (worker/validation/class_records.h).
+int64_t record_bytes(const configs::RunConfig& config, int64_t images,
+                     int64_t data_parallel_size, bool is_first_rank);
 
 // How the host memory limit is divided. Of the bytes that the state copy and
 // pictures leave, the training loader gets at most three quarters, and at least

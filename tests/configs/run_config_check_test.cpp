@@ -346,6 +346,25 @@ TEST(CheckRunConfig, WhatGoesTogetherIsAccepted) {
   }
 }
 
+TEST(ValidationShare, IsAutomaticOnlyWithManyRanks) {
+  RunConfig config;
+  EXPECT_EQ(validation_share(config, 1), 0);
+  EXPECT_EQ(validation_share(config, kManyRanks - 1), 0);
+  EXPECT_EQ(validation_share(config, kManyRanks), kShareOfManyRanks);
+  config.image_weights = true;
+  EXPECT_EQ(validation_share(config, 512), 0);
+  config.image_weights = false;
+  config.validation_share = 0;
+  EXPECT_EQ(validation_share(config, 512), 0);
+  config.validation_share = 0.3;
+  EXPECT_EQ(validation_share(config, 1), 0.3);
+  EXPECT_THAT(refusal([](RunConfig& c) {
+                c.image_weights = true;
+                c.validation_share = 0.3;
+              }),
+              ::testing::HasSubstr("--val-share leaves validations out"));
+}
+
 TEST(CheckRunConfig, NamesStayInTheirFolder) {
   for (const char* name : {"", ".", "..", "a/b", "/tmp"}) {
     EXPECT_EQ(refusal([&](RunConfig& c) { c.name = name; }),

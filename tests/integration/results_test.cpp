@@ -228,6 +228,56 @@ TEST_F(Results, ValOfWeightsOfOneClassForAllNeedsNoFlag) {
             read_json(folder_ / "runs/val/said/results.json"));
 }
 
+// Epochs that are shorter than their validation are not all validated. Training
+// does not depend on it.
+TEST_F(Results, AShareOfTheTimeLeavesValidationsOut) {
+  const auto train = [&](const std::string& share) {
+    const ProgramResult result = run_program(
+        train_shapes("8", {"--epochs", "5", "--processes", "2", "--val-share",
+                           share, "--noplots", "--name", "share" + share}),
+        folder_);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_EQ(result.err.find("--val-share 0 validates every epoch") !=
+                  std::string::npos,
+              share != "0")
+        << result.err;
+    return folder_ / "runs/train" / ("share" + share);
+  };
+  const fs::path all = train("0"), some = train("0.01");
+  const auto validated = [](const fs::path& run) {
+    std::vector<int> epochs;
+    for (const Json& event : read_lines(run / "events.jsonl")) {
+      if (event.at("event") == "validation") {
+        epochs.push_back(event.at("epoch").get<int>());
+      }
+    }
+    return epochs;
+  };
+  EXPECT_EQ(validated(all), (std::vector<int>{0, 1, 2, 3, 4}));
+  const std::vector<int> epochs = validated(some);
+  ASSERT_GE(epochs.size(), 2u);
+  EXPECT_LT(epochs.size(), 5u);
+  EXPECT_EQ(epochs.front(), 0);
+  EXPECT_EQ(epochs.back(), 4);
+
+  const std::vector<std::string> rows = lines_of(some / "results.csv");
+  ASSERT_EQ(rows.size(), 6u);
+  EXPECT_THAT(rows[1], Not(HasSubstr(",,")));
+  EXPECT_THAT(rows[2], HasSubstr(",,,,,,,"));
+  EXPECT_THAT(rows[5], Not(HasSubstr(",,")));
+  EXPECT_EQ(rows[5], lines_of(all / "results.csv")[5]);
+  const std::vector<Json> a = read_lines(all / "steps.jsonl"),
+                          b = read_lines(some / "steps.jsonl");
+  ASSERT_EQ(a.size(), 25u);
+  ASSERT_EQ(b.size(), 25u);
+  for (size_t i = 0; i < a.size(); ++i) {
+    EXPECT_EQ(a[i].at("loss"), b[i].at("loss"));
+    EXPECT_EQ(a[i].at("grad_norm"), b[i].at("grad_norm"));
+  }
+  EXPECT_EQ(text_of(all / "weights/last.safetensors"),
+            text_of(some / "weights/last.safetensors"));
+}
+
 TEST_F(Results, OnlyTheResultGoesToStdout) {
   const ProgramResult result =
       run_program({program("headroom"), "train", "--data", shapes_data(),

@@ -1,8 +1,10 @@
 #include "worker/metrics/average_precision.h"
 
 #include <algorithm>
+#include <bit>
 #include <numeric>
 #include <string>
+#include <utility>
 
 #include "parallel/base/check.h"
 #include "parallel/base/text.h"
@@ -30,23 +32,6 @@ std::vector<double> by_recall(const PrecisionCurve& curve) {
     values.push_back(interpolate(envelope.recall, envelope.precision, at));
   }
   return values;
-}
-
-// Reads `figure`, which has one value per ranked detection, at evenly spaced
-// confidences. `above` is the value beyond the highest confidence.
-ConfidenceCurve by_confidence(std::span<const DetectionRecord> records,
-                              const std::vector<size_t>& ranking,
-                              const std::vector<double>& figure, double above) {
-  std::vector<double> negated;
-  negated.reserve(ranking.size());
-  for (const size_t i : ranking)
-    negated.push_back(-static_cast<double>(records[i].confidence));
-  ConfidenceCurve curve(kNumConfidences, above);
-  for (size_t i = 0; i < kNumConfidences; ++i) {
-    const double at = -confidence_at(i);
-    if (at >= negated.front()) curve[i] = interpolate(negated, figure, at);
-  }
-  return curve;
 }
 
 // The index of the first maximum of the box-filtered curve. Beyond its ends the
@@ -90,32 +75,59 @@ AveragePrecision compute_average_precision(
     std::span<const int64_t> labels_per_class) {
   const auto ranking = rank_by_class(records, labels_per_class.size());
   AveragePrecision result;
-  ConfidenceCurve f1_sum(kNumConfidences, 0.0);
   for (size_t c = 0; c < labels_per_class.size(); ++c) {
     if (labels_per_class[c] == 0) continue;
-    ClassPrecision& figures = result.classes.emplace_back();
-    figures.class_index = static_cast<int64_t>(c);
-    figures.labels = labels_per_class[c];
-    ClassCurves& curves = result.curves.emplace_back();
+    ClassAveragePrecision one(static_cast<int64_t>(c), labels_per_class[c]);
+    for (const size_t i : ranking[c]) {
+      one.add(records[i].confidence, bits_of(records[i].correct));
+    }
+    one.finish(result);
+  }
+  take_means(result);
+  return result;
+}
+
+ClassAveragePrecision::ClassAveragePrecision(int64_t class_index,
+                                             int64_t labels)
+    : precision_(1), recall_(0) {
+  figures_.class_index = class_index;
+  figures_.labels = labels;
+}
+
+void ClassAveragePrecision::add(float confidence, uint16_t correct) {
+  ranking_.add(correct);
+  const auto hits = static_cast<double>(ranking_.num_correct(0));
+  recall_.add(confidence,
+              hits / (static_cast<double>(figures_.labels) + kEpsilon));
+  precision_.add(confidence, hits / static_cast<double>(ranking_.size()));
+}
+
+void ClassAveragePrecision::finish(AveragePrecision& result) {
+  ClassCurves& curves = result.curves.emplace_back();
+  if (ranking_.size() == 0) {
     curves.precision.resize(kNumConfidences);
     curves.recall.resize(kNumConfidences);
     curves.precision_by_recall.resize(kNumCurvePoints);
-    if (ranking[c].empty()) continue;
-
+  } else {
+    curves.precision = precision_.finish();
+    curves.recall = recall_.finish();
     for (size_t t = 0; t < kNumIouThresholds; ++t) {
-      const PrecisionCurve curve = precision_curve(
-          records, ranking[c], t, labels_per_class[c], kEpsilon, 0);
-      figures.ap[t] = area_under(curve);
-      if (t != 0) continue;
-      curves.precision = by_confidence(records, ranking[c], curve.precision, 1);
-      curves.recall = by_confidence(records, ranking[c], curve.recall, 0);
-      curves.precision_by_recall = by_recall(curve);
+      const PrecisionCurve curve =
+          ranking_.curve(t, figures_.labels, kEpsilon, 0);
+      figures_.ap[t] = area_under(curve);
+      if (t == 0) curves.precision_by_recall = by_recall(curve);
     }
+  }
+  result.classes.push_back(figures_);
+}
+
+void take_means(AveragePrecision& result) {
+  if (result.classes.empty()) return;
+  ConfidenceCurve f1_sum(kNumConfidences, 0.0);
+  for (const ClassCurves& curves : result.curves) {
     const std::vector<double> f1 = curves.f1();
     for (size_t i = 0; i < kNumConfidences; ++i) f1_sum[i] += f1[i];
   }
-  if (result.classes.empty()) return result;
-
   // The sum over classes has its maximum at the same place as their mean.
   const size_t best = smoothed_maximum(f1_sum);
   const auto num_classes = static_cast<double>(result.classes.size());
@@ -129,7 +141,27 @@ AveragePrecision compute_average_precision(
     result.precision += figures.precision / num_classes;
     result.recall += figures.recall / num_classes;
   }
-  return result;
+}
+
+void ValuesAtConfidences::add(double confidence, double value) {
+  for (; next_ >= 0 && confidence_at(static_cast<size_t>(next_)) > confidence;
+       --next_) {
+    if (is_empty_) continue;
+    const double x = -last_confidence_;
+    const double at = -confidence_at(static_cast<size_t>(next_));
+    values_[static_cast<size_t>(next_)] =
+        (value - last_value_) / (-confidence - x) * (at - x) + last_value_;
+  }
+  is_empty_ = false;
+  last_confidence_ = confidence;
+  last_value_ = value;
+}
+
+std::vector<double> ValuesAtConfidences::finish() {
+  for (; next_ >= 0; --next_) {
+    values_[static_cast<size_t>(next_)] = last_value_;
+  }
+  return std::move(values_);
 }
 
 const std::array<float, kNumIouThresholds>& iou_thresholds() {
@@ -175,6 +207,14 @@ std::vector<Matched> match_detections(std::span<const Detection> detections,
   return correct;
 }
 
+uint16_t bits_of(const Matched& matched) {
+  unsigned bits = 0;
+  for (size_t t = 0; t < matched.size(); ++t) {
+    if (matched[t]) bits |= 1U << t;
+  }
+  return static_cast<uint16_t>(bits);
+}
+
 std::vector<DetectionRecord> match_records(
     std::span<const Detection> detections,
     std::span<const LabelledBox> labels) {
@@ -205,21 +245,31 @@ std::vector<std::vector<size_t>> rank_by_class(
   return ranking;
 }
 
-PrecisionCurve precision_curve(std::span<const DetectionRecord> records,
-                               const std::vector<size_t>& ranking,
-                               size_t threshold_index, int64_t labels,
-                               double recall_epsilon,
-                               double precision_epsilon) {
-  PrecisionCurve curve;
-  curve.recall.reserve(ranking.size());
-  curve.precision.reserve(ranking.size());
+void ClassRanking::add(uint16_t correct) {
+  ++size_;
+  for (unsigned left = correct; left != 0; left &= left - 1) {
+    hits_.at(static_cast<size_t>(std::countr_zero(left))).push_back(size_);
+  }
+}
+
+PrecisionCurve ClassRanking::curve(size_t threshold_index, int64_t labels,
+                                   double recall_epsilon,
+                                   double precision_epsilon) const {
+  const std::vector<int64_t>& hits = hits_[threshold_index];
   const double total = static_cast<double>(labels) + recall_epsilon;
-  double true_positives = 0, seen = 0;
-  for (const size_t i : ranking) {
-    true_positives += records[i].correct[threshold_index] ? 1 : 0;
-    seen += 1;
-    curve.recall.push_back(true_positives / total);
-    curve.precision.push_back(true_positives / (seen + precision_epsilon));
+  PrecisionCurve curve;
+  const auto add = [&](size_t true_positives, int64_t seen) {
+    const auto correct = static_cast<double>(true_positives);
+    curve.recall.push_back(correct / total);
+    curve.precision.push_back(correct /
+                              (static_cast<double>(seen) + precision_epsilon));
+  };
+  for (size_t k = 0; k <= hits.size(); ++k) {
+    const int64_t first = k == 0 ? 1 : hits[k - 1];
+    const int64_t last = k == hits.size() ? size_ : hits[k] - 1;
+    if (first > last) continue;
+    add(k, first);
+    if (last > first) add(k, last);
   }
   return curve;
 }

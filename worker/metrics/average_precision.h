@@ -35,7 +35,9 @@ const std::array<float, kNumIouThresholds>& iou_thresholds();
 
 using Matched = std::array<bool, kNumIouThresholds>;
 
-// Trivially copyable, because arrays of it are gathered as bytes.
+// The same in 2 bytes: bit t belongs to threshold t.
+uint16_t bits_of(const Matched& matched);
+
 struct DetectionRecord {
   float confidence = 0;
   int32_t class_index = 0;
@@ -97,24 +99,40 @@ AveragePrecision compute_average_precision(
 
 // --- Parts that both definitions of average precision use
 
-// For each class, the positions of its records in descending confidence. Equal
-// confidences keep their order.
-std::vector<std::vector<size_t>> rank_by_class(
-    std::span<const DetectionRecord> records, size_t num_classes);
-
-// Recall and precision after each detection of one class's ranking.
+// Recall and precision after detections of one class's ranking, in its order.
 struct PrecisionCurve {
   std::vector<double> recall;
   std::vector<double> precision;
 };
 
-// recall = TP/(labels + recall_epsilon), precision = TP/(TP + FP +
-// precision_epsilon). The definitions guard against 0/0 with different
-// epsilons.
-PrecisionCurve precision_curve(std::span<const DetectionRecord> records,
-                               const std::vector<size_t>& ranking,
-                               size_t threshold_index, int64_t labels,
-                               double recall_epsilon, double precision_epsilon);
+// The places of the correct detections in the ranking of one class, from which
+// its curves follow. Memory: 8 bytes for each threshold at which a detection is
+// correct, so the labels bound it. Wrong detections are only counted.
+class ClassRanking {
+ public:
+  // Adds the next detection in descending confidence. `correct`: bits_of().
+  void add(uint16_t correct);
+  int64_t size() const { return size_; }
+  int64_t num_correct(size_t threshold_index) const {
+    return std::ssize(hits_[threshold_index]);
+  }
+  // recall = TP/(labels + recall_epsilon), precision = TP/(TP + FP +
+  // precision_epsilon). The definitions guard against 0/0 with different
+  // epsilons. Of consecutive detections with equal recall the curve has only
+  // the first and the last one: the envelope does not depend on the others.
+  PrecisionCurve curve(size_t threshold_index, int64_t labels,
+                       double recall_epsilon, double precision_epsilon) const;
+
+ private:
+  // Numbers of the correct detections, from 1.
+  std::array<std::vector<int64_t>, kNumIouThresholds> hits_;
+  int64_t size_ = 0;
+};
+
+// For each class, the positions of its records in descending confidence. Equal
+// confidences keep their order.
+std::vector<std::vector<size_t>> rank_by_class(
+    std::span<const DetectionRecord> records, size_t num_classes);
 
 // Interpolates y linearly at the position `at`, for ascending x. If several x
 // are equal, the last one counts.
@@ -130,5 +148,45 @@ double area_under(const PrecisionCurve& curve);
 
 // Replaces each value by the largest of itself and all later values.
 void make_envelope(std::vector<double>& precision);
+
+// Reads a value that changes with each detection of a ranking at confidence i /
+// 999, linearly between detections.
+class ValuesAtConfidences {
+ public:
+  // `above`: the value beyond the highest confidence.
+  explicit ValuesAtConfidences(double above)
+      : values_(kNumCurvePoints, above) {}
+  // Adds the value after the next detection in descending confidence.
+  void add(double confidence, double value);
+  // For each i. REQUIRES: a detection was added.
+  std::vector<double> finish();
+
+ private:
+  std::vector<double> values_;
+  int64_t next_ = kNumCurvePoints - 1;  // the highest i without a value yet
+  bool is_empty_ = true;
+  double last_confidence_ = 0, last_value_ = 0;
+};
+
+// --- The same class by class, so that only one class's detections are needed
+// at a time: for each class with labels, in ascending order, make an object,
+// add its detections and call finish(); then call take_means().
+
+class ClassAveragePrecision {
+ public:
+  ClassAveragePrecision(int64_t class_index, int64_t labels);
+  // Adds the next detection in descending confidence. `correct`: bits_of().
+  void add(float confidence, uint16_t correct);
+  // Appends the class to result.classes and its curves to result.curves.
+  void finish(AveragePrecision& result);
+
+ private:
+  ClassPrecision figures_;
+  ClassRanking ranking_;
+  ValuesAtConfidences precision_, recall_;
+};
+
+// Sets the means, and each class's precision and recall, from the curves.
+void take_means(AveragePrecision& result);
 
 }  // namespace headroom::metrics

@@ -90,6 +90,26 @@ std::vector<DetectionRecord> coco_match_records(
   return records;
 }
 
+void add_class(const ClassRanking& ranking, int64_t class_index, int64_t labels,
+               CocoAveragePrecision& result) {
+  CocoClassPrecision& figures = result.classes.emplace_back();
+  figures.class_index = class_index;
+  for (size_t t = 0; t < kNumIouThresholds; ++t) {
+    const double ap = coco_step_average(
+        ranking.curve(t, labels, 0, std::numeric_limits<double>::epsilon()));
+    if (t == 0) figures.ap50 = ap;
+    figures.ap += ap / kNumIouThresholds;
+  }
+}
+
+void take_means(CocoAveragePrecision& result) {
+  const auto num_classes = static_cast<double>(result.classes.size());
+  for (const CocoClassPrecision& figures : result.classes) {
+    result.map50 += figures.ap50 / num_classes;
+    result.map += figures.ap / num_classes;
+  }
+}
+
 CocoAveragePrecision compute_coco_average_precision(
     std::span<const DetectionRecord> records,
     std::span<const int64_t> labels_per_class) {
@@ -97,21 +117,11 @@ CocoAveragePrecision compute_coco_average_precision(
   CocoAveragePrecision result;
   for (size_t c = 0; c < labels_per_class.size(); ++c) {
     if (labels_per_class[c] == 0) continue;
-    CocoClassPrecision& figures = result.classes.emplace_back();
-    figures.class_index = static_cast<int64_t>(c);
-    for (size_t t = 0; t < kNumIouThresholds; ++t) {
-      const double ap = coco_step_average(
-          precision_curve(records, ranking[c], t, labels_per_class[c], 0,
-                          std::numeric_limits<double>::epsilon()));
-      if (t == 0) figures.ap50 = ap;
-      figures.ap += ap / kNumIouThresholds;
-    }
+    ClassRanking ranked;
+    for (const size_t i : ranking[c]) ranked.add(bits_of(records[i].correct));
+    add_class(ranked, static_cast<int64_t>(c), labels_per_class[c], result);
   }
-  const auto num_classes = static_cast<double>(result.classes.size());
-  for (const CocoClassPrecision& figures : result.classes) {
-    result.map50 += figures.ap50 / num_classes;
-    result.map += figures.ap / num_classes;
-  }
+  take_means(result);
   return result;
 }
 

@@ -28,8 +28,6 @@ namespace headroom::metrics {
 // last; a perfect class has 1. YOLO's label format has no crowds, so nothing is
 // ignored. evaluate_coco() below has all twelve metrics, with crowds.
 
-struct PrecisionCurve;
-
 // Threshold i in float64, computed by pycocotools' formula, so that an IoU
 // equal to a threshold falls on the same side.
 double coco_threshold(size_t i);
@@ -56,6 +54,13 @@ struct CocoAveragePrecision {
   double map = 0;
   std::vector<CocoClassPrecision> classes;  // classes with labels, ascending
 };
+
+// Appends one class to result.classes. `ranking`: its records of
+// coco_match_records. Classes with labels come in ascending order, then
+// take_means().
+void add_class(const ClassRanking& ranking, int64_t class_index, int64_t labels,
+               CocoAveragePrecision& result);
+void take_means(CocoAveragePrecision& result);
 
 // Takes the records of coco_match_records, pooled in the order of the images.
 CocoAveragePrecision compute_coco_average_precision(

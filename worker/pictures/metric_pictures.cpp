@@ -194,6 +194,8 @@ chart::LineChart::Line line_of(const Column& epochs, const Column& values,
   line.colour = colour;
   line.width = width;
   for (size_t i = 0; i < values.size(); ++i) {
+    // Lines pass over epochs that were not validated.
+    if (!std::isfinite(values[i])) continue;
     line.points.emplace_back(epochs[i], values[i]);
   }
   return line;

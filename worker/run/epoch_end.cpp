@@ -1,6 +1,9 @@
 #include "worker/run/epoch_end.h"
 
+#include <ATen/ops/from_blob.h>
+
 #include <algorithm>
+#include <chrono>
 #include <string>
 
 #include "configs/fault.h"
@@ -10,19 +13,21 @@
 
 namespace headroom::run {
 
-void EpochEnd::record(const EpochWork& work, bool is_last) {
+void EpochEnd::record(const EpochWork& work, bool is_due, bool is_last) {
+  began_ = std::chrono::steady_clock::now();
   step::TrainingCounters& counters = state_.counters;
   const int64_t committed = counters.committed_steps;
   EpochRecord record;
-  record.epoch = (committed - 1) / run_.steps_in_epoch;
+  record.epoch = epoch();
   record.step = committed;
   record.box = counters.meter.box;
   record.obj = counters.meter.obj;
   record.cls = counters.meter.cls;
   record.work = work;
   record.lr = optim::settings_at(run_.schedule, committed - 1, record.epoch).lr;
+  record.is_skipped = !is_due;
   const bool validates =
-      run_.data.validation && (!run_.config.noval || is_last);
+      run_.data.validation && is_due && (!run_.config.noval || is_last);
   const bool is_best = validates && validate(record);
   if (run_.rank == 0 && record.validation) {
     reports_.say_once(record.validation->faults);
@@ -34,6 +39,39 @@ void EpochEnd::record(const EpochWork& work, bool is_last) {
   }
   // Not counting an unfinished epoch, which a resumed run records again.
   counters.recorded_epochs = committed / run_.steps_in_epoch;
+}
+
+void EpochEnd::finish() {
+  pace_.note(began_, std::chrono::steady_clock::now());
+}
+
+bool EpochEnd::is_due(bool is_last) {
+  if (pace_.share() == 0 || is_last) return true;
+  // --patience ends a run only after a validation, and --save-period keeps
+  // weights that were judged.
+  const int64_t best = state_.counters.best_epoch;
+  const int64_t patience = run_.config.patience;
+  if (patience > 0 && best >= 0 && epoch() - best >= patience) return true;
+  const int64_t period = run_.config.save_period;
+  if (period > 0 && (epoch() + 1) % period == 0) return true;
+  const ValidationPace::Time now = std::chrono::steady_clock::now();
+  int64_t is_due = pace_.is_due(now) ? 1 : 0;
+  state_.mesh()->world.broadcast(at::from_blob(&is_due, {1}, at::kLong),
+                                 /*root=*/0);
+  if (is_due == 0 && !has_skipped_) {
+    has_skipped_ = true;
+    run_.report(
+        EventKind::kCheckpoints, state_.counters.committed_steps,
+        cat("epochs from ", epoch() + 1,
+            " on are validated and saved only now and then: that took ",
+            significant_text(pace_.seconds(), 3), " s, and training since ",
+            significant_text(pace_.trained_seconds(now), 3), " s; --val-share ",
+            significant_text(pace_.share(), 3),
+            " keeps it to that share of the time, --val-share 0 validates "
+            "every epoch"),
+        /*warning=*/true);
+  }
+  return is_due != 0;
 }
 
 bool EpochEnd::validate(EpochRecord& record) {

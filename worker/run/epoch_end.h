@@ -1,6 +1,7 @@
 // EpochEnd: the work after the last step of an epoch or of the run. It
 // validates the averaged weights, writes results and weights, and keeps the
-// data for pictures of the best validation.
+// data for pictures of the best validation. With --val-share it only writes the
+// results of epochs that are too short.
 //
 // Errors: as validate() and RunRecorder::record_epoch().
 #pragma once
@@ -13,6 +14,7 @@
 #include "worker/run/run_pictures.h"
 #include "worker/run/run_recorder.h"
 #include "worker/run/run_reports.h"
+#include "worker/run/validation_pace.h"
 #include "worker/step/training_state.h"
 
 namespace headroom::run {
@@ -33,13 +35,23 @@ class EpochEnd {
         validation_parts_(validation_parts),
         recorder_(recorder),
         reports_(reports),
-        pictures_(pictures) {}
+        pictures_(pictures),
+        pace_(configs::validation_share(run.config,
+                                        state.mesh()->world.size())) {}
 
+  // Whether the epoch that has just ended is validated and saved. `is_last`:
+  // the run ends now. Rank 0 decides. Collective.
+  bool is_due(bool is_last);
   // `work`: this process's share of the epoch that has just ended, or that
-  // --time ends. `is_last`: the run ends now. Collective.
-  void record(const EpochWork& work, bool is_last);
+  // --time ends. Collective.
+  void record(const EpochWork& work, bool is_due, bool is_last);
+  // The epoch, which was due, is saved.
+  void finish();
 
  private:
+  int64_t epoch() const {
+    return (state_.counters.committed_steps - 1) / run_.steps_in_epoch;
+  }
   // Returns whether these weights are the best so far.
   bool validate(EpochRecord& record);
   validation::ValidationResult validate_average(EpochRecord& record);
@@ -52,6 +64,9 @@ class EpochEnd {
   RunRecorder& recorder_;
   RunReports& reports_;
   RunPictures* const pictures_;
+  ValidationPace pace_;
+  ValidationPace::Time began_;
+  bool has_skipped_ = false;
 };
 
 }  // namespace headroom::run

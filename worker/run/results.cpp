@@ -111,15 +111,16 @@ std::string describe_training(const EpochRecord& record, int64_t num_epochs) {
 }
 
 std::string training_event_json(const EpochRecord& record, int64_t num_epochs) {
-  return Json{{"epoch", record.epoch},
-              {"num_epochs", num_epochs},
-              {"box", record.box},
-              {"obj", record.obj},
-              {"cls", record.cls},
-              {"steps", record.work.steps},
-              {"images", record.work.images},
-              {"seconds", record.work.seconds}}
-      .dump();
+  Json json = {{"epoch", record.epoch},
+               {"num_epochs", num_epochs},
+               {"box", record.box},
+               {"obj", record.obj},
+               {"cls", record.cls},
+               {"steps", record.work.steps},
+               {"images", record.work.images},
+               {"seconds", record.work.seconds}};
+  if (record.is_skipped) json["skipped"] = true;
+  return json.dump();
 }
 
 std::string to_event_json(const EpochRecord& record) {

@@ -31,6 +31,7 @@ struct EpochRecord {
   int64_t step = 0;                  // number of committed steps so far
   double box = 0, obj = 0, cls = 0;  // means over the epoch
   EpochWork work;
+  bool is_skipped = false;  // neither validated nor saved (ValidationPace)
   std::array<double, 3> lr = {};  // learning rate of each parameter group
   std::optional<validation::ValidationResult> validation;
   std::vector<memory::PhaseMemory::Rank> validation_memory;  // for each rank

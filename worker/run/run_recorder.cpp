@@ -480,7 +480,8 @@ void RunRecorder::record_epoch(const EpochRecord& record, bool is_best,
   if (records_) {
     write_or_say(run_files::kRun, is_end, [&] { make_folder_again(); });
   }
-  std::vector<std::string> names = {run_files::kLastWeights};
+  std::vector<std::string> names;
+  if (!record.is_skipped) names.push_back(run_files::kLastWeights);
   if (is_best) names.push_back(run_files::kBestWeights);
   const int64_t period = run_.config.save_period;
   const bool is_whole = record.step % run_.steps_in_epoch == 0;

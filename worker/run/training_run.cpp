@@ -252,7 +252,6 @@ RunOutcome TrainingRun::Implementation::train() {
       if (auto ended = step()) return *ended;
     } while (!is_between_epochs());
     epoch_is_open = false;
-    trainer->release_graphs();
     if (auto ended = end_epoch()) return *ended;
   }
 }
@@ -563,18 +562,23 @@ void TrainingRun::Implementation::note_step(const loader::Batch& batch,
 // Records a finished epoch and begins its checkpoint, or ends the run.
 std::optional<RunOutcome> TrainingRun::Implementation::end_epoch() {
   const data_parallel::Verdict& agreed = newest.result.verdict;
-  epoch_end->record(epoch_work,
-                    committed() >= context.num_steps || agreed.time_is_over);
+  const bool is_last = committed() >= context.num_steps || agreed.time_is_over;
+  const bool is_due = epoch_end->is_due(is_last);
+  const bool is_saved = is_due || agreed.checkpoint_due ||
+                        is_checkpoint_scheduled(context.config, committed());
+  if (is_saved) trainer->release_graphs();
+  epoch_end->record(epoch_work, is_due, is_last);
   epoch_work = {};
   if (const auto reason = ending->reason()) return ending->complete(*reason);
   if (agreed.time_is_over) return ending->complete_in_time();
   if (agreed.stop_requested) {
     return ending->interrupt(cat("epoch ", state->counters.recorded_epochs));
   }
-  if (!context.config.nosave) {
+  if (!context.config.nosave && is_saved) {
     checkpoints->finish();  // else begin() would skip this checkpoint
     checkpoints->begin();
   }
+  if (is_due) epoch_end->finish();
   if (agreed.leave_requested) return ending->leave_as_asked();
   return std::nullopt;
 }
@@ -582,7 +586,7 @@ std::optional<RunOutcome> TrainingRun::Implementation::end_epoch() {
 // Validates within an epoch and ends the run.
 RunOutcome TrainingRun::Implementation::end_in_time() {
   trainer->release_graphs();
-  epoch_end->record(epoch_work, /*is_last=*/true);
+  epoch_end->record(epoch_work, /*is_due=*/true, /*is_last=*/true);
   return ending->complete_in_time();
 }
 

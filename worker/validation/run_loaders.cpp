@@ -85,6 +85,9 @@ predict::HostMemory host_memory_of(
   loader::LoaderOptions validation =
       validation_options(config, plan, *inputs.validation, model, mesh);
   predict::HostMemory memory;
+  memory.records = predict::record_bytes(config, inputs.validation->size(),
+                                         plan.layout.data_parallel_size,
+                                         mesh.world.rank() == 0);
   if (mesh.world.rank() == 0) {
     memory.files = predict::file_bytes(layers, config.precision);
     memory.state_copy = predict::state_copy_bytes(layers, config);
@@ -127,7 +130,8 @@ std::string describe(const predict::HostMemory& memory) {
          ", " + counted(training.queue_depth, "batch") + ", " +
          format_bytes(training.cache_bytes) +
          " of remembered images), the validation's " +
-         format_bytes(memory.validation.total_bytes()) +
+         format_bytes(memory.validation.total_bytes()) + ", its detections " +
+         format_bytes(memory.records) +
          (memory.state_copy > 0 ? ", a copy of the state for checkpoints " +
                                       format_bytes(memory.state_copy)
                                 : "") +

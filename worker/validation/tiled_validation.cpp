@@ -94,14 +94,14 @@ ValidationResult validate_in_tiles(model::LayerGraph& model,
   check_memory(dataset, limits, request.host_memory_limit_bytes);
   const auto start = std::chrono::steady_clock::now();
   detect::Detector detector(model, detector_options(request, options));
-  std::vector<BatchFindings> mine;
+  RankFindings mine(options.class_names.size());
+  int64_t num_images = 0;
   for (int64_t i = world.rank(); i < dataset.size(); i += world.size()) {
-    mine.push_back(examine(detector, dataset, i, limits, options));
-    if (options.images_done) {
-      options.images_done(static_cast<int64_t>(mine.size()));
-    }
+    mine.add(examine(detector, dataset, i, limits, options));
+    ++num_images;
+    if (options.images_done) options.images_done(num_images);
   }
-  ValidationResult result = summarise(gather_findings(world, mine), options);
+  ValidationResult result = summarise(world, std::move(mine), options);
   result.seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
           .count();

@@ -7,7 +7,7 @@
 // does not belong to a single tile.
 //
 // Memory: a rank holds one decoded image, and one tile in the network.
-// Collective; the result is equal on every rank and for any number of ranks.
+// Collective; the figures are equal on every rank and for any number of ranks.
 // Errors: Error (exit 3) if the largest decoded image exceeds the memory limit.
 #pragma once
 

@@ -174,7 +174,7 @@ ValidationResult validate(step::StageForward& network,
   int64_t most_batches = num_batches;
   world.all_reduce(at::from_blob(&most_batches, {1}, at::kLong),
                    collectives::ReduceOp::kMax);
-  std::vector<BatchFindings> mine;
+  RankFindings mine(options.class_names.size());
   int64_t num_images = 0;
   for (int64_t i = 0; i < most_batches; ++i) {
     int64_t passes = 0;
@@ -193,11 +193,11 @@ ValidationResult validate(step::StageForward& network,
       findings.faults = batch.faults;
       num_images += batch.images.size(0);
       if (options.images_done) options.images_done(num_images);
-      if (network.holds_heads()) mine.push_back(std::move(findings));
+      if (network.holds_heads()) mine.add(std::move(findings));
     }
     for (; passes < options.passes_per_batch; ++passes) network.skip();
   }
-  ValidationResult result = summarise(gather_findings(world, mine), options);
+  ValidationResult result = summarise(world, std::move(mine), options);
   result.seconds = seconds_since(start);
   return result;
 }
@@ -208,7 +208,7 @@ ValidationResult validate_heads(const model::LayerGraph& model,
                                 const ValidationOptions& options) {
   at::NoGradGuard no_grad;
   const auto start = std::chrono::steady_clock::now();
-  std::vector<BatchFindings> all;
+  RankFindings all(options.class_names.size());
   for (int64_t i = 0; i < source.batches_per_epoch(); ++i) {
     const loader::Batch batch = source.next();
     const loss::GlobalCounts counts = counts_of(batch);
@@ -217,9 +217,10 @@ ValidationResult validate_heads(const model::LayerGraph& model,
       findings.add(examine(model, heads_of(part), part, counts, options));
     }
     findings.faults = batch.faults;
-    all.push_back(std::move(findings));
+    all.add(std::move(findings));
   }
-  ValidationResult result = summarise(all, options);
+  ValidationResult result = summarise(*collectives::make_single_communicator(),
+                                      std::move(all), options);
   result.seconds = seconds_since(start);
   return result;
 }

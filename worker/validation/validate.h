@@ -2,10 +2,12 @@
 //
 // Every replica of the model runs the network on its share of a fixed list of
 // batches. The rank that has the network's output does non-maximum suppression
-// and matching. The results of single images are gathered, because an average
-// of averages would be wrong. No image is counted twice.
+// and matching. Rank 0 gathers the results of single images, because an average
+// of averages would be wrong, class by class in bounded memory
+// (class_records.h). No image is counted twice.
 //
-// Collective; the result is equal on every rank.
+// Collective; the figures are equal on every rank. Only rank 0 has the data for
+// pictures and files, and the faults.
 #pragma once
 
 #include <ATen/core/Tensor.h>

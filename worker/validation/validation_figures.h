@@ -2,9 +2,10 @@
 // findings may come from batches (validate.h) or from tiles
 // (tiled_validation.h).
 //
-// Batch b is examined by rank b % ranks. Gathered batches are sorted by b, so
-// that detections of equal confidence have the same order for any number of
-// ranks.
+// Batch b is examined by rank b % ranks. Detections of equal confidence are
+// ranked in the order of their batches, so the figures are the same for any
+// number of ranks. Rank 0 computes them: it alone receives what the ranks have
+// found, and sends the figures to the others.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +15,7 @@
 #include "parallel/collectives/communicator.h"
 #include "worker/metrics/average_precision.h"
 #include "worker/metrics/confusion_matrix.h"
+#include "worker/validation/class_records.h"
 
 namespace headroom::validation {
 
@@ -31,8 +33,7 @@ struct BatchFindings {
   int64_t images = 0;
   double box = 0, obj = 0, cls = 0;  // loss terms of the batch
   std::vector<int64_t> labels_per_class;
-  std::vector<metrics::DetectionRecord> records;       // matched as in YOLOv5
-  std::vector<metrics::DetectionRecord> coco_records;  // pycocotools' matching
+  std::vector<FoundRecord> records;
   std::vector<metrics::ConfusionCount> confusions;
   std::vector<ImageFindings> found;  // images that the options keep
   std::vector<std::string> faults;   // images that could not be read
@@ -40,11 +41,17 @@ struct BatchFindings {
   void add(const BatchFindings& other);
 };
 
-// Returns the batches of all ranks, sorted by their number, on every rank.
-// Collective.
-std::vector<BatchFindings> gather_findings(
-    collectives::Communicator& communicator,
-    const std::vector<BatchFindings>& mine);
+// What this rank has found in its batches so far.
+struct RankFindings {
+  explicit RankFindings(size_t num_classes)
+      : records(num_classes), labels_per_class(num_classes) {}
+  // Adds this rank's next batch.
+  void add(BatchFindings batch);
+
+  ClassRecords records;
+  std::vector<int64_t> labels_per_class;
+  std::vector<BatchFindings> batches;  // without their records and labels
+};
 
 struct ClassResult {
   std::string name;
@@ -62,8 +69,9 @@ struct ValidationResult {
   // The loss terms with their gains, as means over batches.
   double box = 0, obj = 0, cls = 0;
   std::vector<ClassResult> classes;  // classes with labels
-  std::vector<std::string> faults;   // images that could not be read
   double seconds = 0;
+  // Only rank 0 has the rest.
+  std::vector<std::string> faults;  // images that could not be read
   // Data for pictures and files; set only if the options ask for it.
   metrics::AveragePrecision curves;
   std::vector<metrics::ConfusionCount> confusions;
@@ -79,8 +87,8 @@ struct ValidationResult {
 void add_image(ImageFindings image, const ValidationOptions& options,
                BatchFindings& findings);
 
-// The metrics of all batches, which must be in order. `seconds` stays 0.
-ValidationResult summarise(const std::vector<BatchFindings>& batches,
+// The metrics of the batches of all ranks. `seconds` stays 0. Collective.
+ValidationResult summarise(collectives::Communicator& ranks, RankFindings mine,
                            const ValidationOptions& options);
 
 // mAP50-95 of each class. A class without labels gets the mean of the other

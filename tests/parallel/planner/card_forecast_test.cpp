@@ -270,6 +270,13 @@ TEST(CardForecast, ARunIsTheSumOfItsParts) {
   // Images that the cache holds are waited for less after the first epoch.
   const RunForecast few = forecast(512);
   EXPECT_LT(few.loading / 9, few.first_epoch - 15);
+  // --val-share bounds what the ends of epochs take.
+  config.validation_share = 0.01;
+  const RunForecast bounded = forecast(118287);
+  EXPECT_NEAR(bounded.validation + bounded.checkpoints,
+              0.01 * bounded.seconds(), 1e-6);
+  EXPECT_EQ(bounded.training, coco.training);
+  config.validation_share = configs::kAutomaticShare;
   config.max_steps = 116;
   EXPECT_EQ(forecast(118287).epochs, 0.5);
   EXPECT_LT(forecast(118287).seconds(), coco.seconds() / 5);

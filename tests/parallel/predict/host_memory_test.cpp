@@ -97,6 +97,31 @@ TEST(HostMemory, SyntheticInputHasNoLoaders) {
   EXPECT_EQ(memory.training.total_bytes(), 0);
 }
 
+// A hundred thousand images of 300 detections over 8 ranks.
+TEST(HostMemory, ARankHoldsItsOwnDetectionsAndTheFirstAPartOfTheOthers) {
+  configs::RunConfig config;
+  constexpr int64_t kOwn = 12'500 * int64_t{300} * 24;
+  EXPECT_EQ(record_bytes(config, 100'000, 8, false), kOwn);
+  EXPECT_EQ(record_bytes(config, 100'000, 8, true), kOwn + (64 << 20));
+  EXPECT_EQ(record_bytes(config, 100'000, 1, true), 8 * kOwn);
+  EXPECT_EQ(record_bytes(config, 16, 2, true), 16 * 300 * 24);
+}
+
+TEST(HostShares, DetectionsMakeTheLoadersSmallerButRefuseNoLimit) {
+  HostMemory memory = memory_of({});
+  const int64_t least = memory.least_bytes();
+  const int64_t limit = least + memory.state_copy + memory.pictures + 1000;
+  const HostShares without = host_shares(limit, memory);
+  memory.records = 400;
+  const HostShares with = host_shares(limit, memory);
+  EXPECT_EQ(with.training + with.validation,
+            without.training + without.validation - 400);
+  EXPECT_EQ(memory.total_bytes(), memory_of({}).total_bytes() + 400);
+  memory.records = 1 << 30;
+  EXPECT_EQ(memory.least_bytes(), least);
+  EXPECT_GE(host_shares(least, memory).training, memory.training.least_bytes());
+}
+
 TEST(HostShares, WithoutALimitNothingIsBounded) {
   EXPECT_EQ(host_shares(0, {}).training, 0);
   EXPECT_EQ(host_shares(0, {}).validation, 0);

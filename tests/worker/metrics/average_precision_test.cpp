@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <random>
 #include <vector>
 
 #include "parallel/base/check.h"
@@ -137,6 +138,77 @@ TEST(AveragePrecisionTest, UnknownClassIsRefused) {
   records[0].class_index = 5;
   EXPECT_THROW(compute_average_precision(records, std::vector<int64_t>{1, 1}),
                CheckFailure);
+}
+
+// The curve with a point after each detection.
+PrecisionCurve whole_curve(const std::vector<bool>& hits, int64_t labels,
+                           double recall_epsilon, double precision_epsilon) {
+  PrecisionCurve curve;
+  double correct = 0, seen = 0;
+  for (const bool hit : hits) {
+    correct += hit ? 1 : 0;
+    seen += 1;
+    curve.recall.push_back(correct /
+                           (static_cast<double>(labels) + recall_epsilon));
+    curve.precision.push_back(correct / (seen + precision_epsilon));
+  }
+  return curve;
+}
+
+// To the bit, because figures of different versions are compared.
+TEST(AveragePrecisionTest, APartOfACurvesPointsHasTheFiguresOfAll) {
+  std::mt19937 random(1);
+  for (int i = 0; i < 2000; ++i) {
+    const unsigned one_in = 1 + random() % 12;
+    std::vector<bool> hits(1 + random() % 40);
+    ClassRanking ranking;
+    for (size_t d = 0; d < hits.size(); ++d) {
+      hits[d] = random() % one_in == 0;
+      ranking.add(hits[d] ? 1 << 3 : 0);
+    }
+    const int64_t labels = ranking.num_correct(3) + 1 + random() % 5;
+    for (const double epsilon : {0.0, 1e-16}) {
+      const PrecisionCurve whole = whole_curve(hits, labels, epsilon, 0);
+      const PrecisionCurve part = ranking.curve(3, labels, epsilon, 0);
+      ASSERT_LE(part.recall.size(), 2 + 2 * static_cast<size_t>(labels));
+      ASSERT_EQ(area_under(part), area_under(whole));
+      const auto all = envelope_of(whole), some = envelope_of(part);
+      for (const double at : {0.0, 0.1, 1.0 / 3, 0.5, 0.9, 1.0}) {
+        ASSERT_EQ(interpolate(some.recall, some.precision, at),
+                  interpolate(all.recall, all.precision, at));
+      }
+      ASSERT_EQ(coco_step_average(ranking.curve(3, labels, 0, epsilon)),
+                coco_step_average(whole_curve(hits, labels, 0, epsilon)));
+    }
+  }
+}
+
+TEST(AveragePrecisionTest, ValuesAtConfidencesAreInterpolated) {
+  std::mt19937 random(2);
+  for (int i = 0; i < 100; ++i) {
+    std::vector<double> confidences, values;
+    for (unsigned d = 0; d < 1 + random() % 30; ++d) {
+      // Some are equal to each other or to one of the places that are read.
+      confidences.push_back(random() % 2 == 0
+                                ? static_cast<double>(random() % 1000) / 999
+                                : static_cast<float>(random() % 50) / 50.0f);
+      values.push_back(static_cast<double>(random() % 100) / 7);
+    }
+    std::ranges::sort(confidences, std::ranges::greater{});
+    ValuesAtConfidences reader(/*above=*/0.25);
+    std::vector<double> negated;
+    for (size_t d = 0; d < values.size(); ++d) {
+      reader.add(confidences[d], values[d]);
+      negated.push_back(-confidences[d]);
+    }
+    const std::vector<double> read = reader.finish();
+    ASSERT_EQ(read.size(), kNumCurvePoints);
+    for (size_t place = 0; place < read.size(); ++place) {
+      const double at = -static_cast<double>(place) / (kNumCurvePoints - 1);
+      ASSERT_EQ(read[place],
+                at < negated.front() ? 0.25 : interpolate(negated, values, at));
+    }
+  }
 }
 
 }  // namespace

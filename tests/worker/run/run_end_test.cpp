@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "worker/run/validation_pace.h"
+
 namespace headroom::run {
 namespace {
 
@@ -98,6 +100,59 @@ TEST(RunMilestones, WithinALongEpochACheckpointIsDueEachMinute) {
   config.checkpoint_every_steps = 0;
   config.nosave = true;
   EXPECT_FALSE(is_checkpoint_due(config, std::chrono::hours(1)));
+}
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+const ValidationPace::Time kBegin(seconds(1000));
+
+TEST(ValidationPace, EveryEpochIsDueWithoutAShare) {
+  ValidationPace pace(0);
+  pace.note(kBegin, kBegin + seconds(100));
+  EXPECT_TRUE(pace.is_due(kBegin + seconds(100)));
+}
+
+TEST(ValidationPace, AnEpochIsDueOnceTrainingHasTheRestOfTheTime) {
+  ValidationPace pace(0.2);
+  EXPECT_TRUE(pace.is_due(kBegin)) << "the first one";
+  pace.note(kBegin, kBegin + seconds(2));
+  EXPECT_FALSE(pace.is_due(kBegin + seconds(2)));
+  EXPECT_FALSE(pace.is_due(kBegin + milliseconds(9'990)));
+  EXPECT_TRUE(pace.is_due(kBegin + milliseconds(10'010)));
+  EXPECT_DOUBLE_EQ(pace.trained_seconds(kBegin + seconds(5)), 3);
+  pace.note(kBegin + seconds(11), kBegin + seconds(12));
+  EXPECT_EQ(pace.seconds(), 1);
+  EXPECT_TRUE(pace.is_due(kBegin + milliseconds(16'010)));
+}
+
+// COCO on 512 cards: an epoch trains for 0.13 s, its validation takes 2 s.
+TEST(ValidationPace, KeepsItsShareOfARunOfShortEpochs) {
+  for (const double share : {0.1, 0.2, 0.5}) {
+    ValidationPace pace(share);
+    ValidationPace::Time now = kBegin;
+    int64_t validated = 0;
+    for (int epoch = 0; epoch < 3000; ++epoch) {
+      now += milliseconds(130);
+      if (!pace.is_due(now)) continue;
+      pace.note(now, now + seconds(2));
+      now += seconds(2);
+      ++validated;
+    }
+    const double all = std::chrono::duration<double>(now - kBegin).count();
+    EXPECT_LE(2.0 * static_cast<double>(validated - 1) / all, share);
+    EXPECT_GT(2.0 * static_cast<double>(validated) / all, 0.9 * share);
+  }
+}
+
+TEST(ValidationPace, EpochsThatAreLongEnoughAreAllDue) {
+  ValidationPace pace(0.2);
+  ValidationPace::Time now = kBegin;
+  for (int epoch = 0; epoch < 10; ++epoch) {
+    now += seconds(9);
+    EXPECT_TRUE(pace.is_due(now));
+    pace.note(now, now + seconds(2));
+    now += seconds(2);
+  }
 }
 
 }  // namespace
