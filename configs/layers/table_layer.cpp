@@ -128,9 +128,11 @@ int64_t TableLayer::channels() const {
 int64_t TableLayer::channels_at(size_t position) const {
   const int64_t asked = integer(position, std::nullopt, 1, kMaxChannels);
   const auto multiple = static_cast<double>(table_.channel_multiple);
-  const double scaled =
-      std::ceil(static_cast<double>(asked) * table_.width_multiple / multiple) *
-      multiple;
+  const int64_t limited =
+      std::min<int64_t>(asked, table_.max_channels.value_or(asked));
+  const double scaled = std::ceil(static_cast<double>(limited) *
+                                  table_.width_multiple / multiple) *
+                        multiple;
   if (!(scaled >= 1 && scaled <= static_cast<double>(kMaxChannels)))
     fail(cat(asked, " channels times width_multiple ", table_.width_multiple,
              " are outside 1 to ", kMaxChannels),

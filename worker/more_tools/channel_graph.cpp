@@ -140,7 +140,7 @@ class Walk {
       case Operation::kShuffle:
         break;
     }
-    refuse("shuffling needs two equal halves, and pruning leaves unequal ones");
+    refuse("it needs two equal halves, and pruning leaves unequal ones");
   }
 
   Map run_block(const layers::LayerProgram::Block& block, const Map& x,
