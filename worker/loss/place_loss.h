@@ -1,0 +1,58 @@
+// place_loss: the loss of a head without anchors, as one autograd function.
+//
+//   cls   binary cross-entropy of every class of every place; the target is the
+//         place's weight (place_assignment.h) at the class of its label, else 0
+//   box   weight * (1 - CIoU of the predicted box and the label)
+//   dfl   weight * distribution focal loss of the four distances (Li et al.,
+//         "Generalized Focal Loss", NeurIPS 2020, arXiv:2006.04388)
+//
+//   L = B / S * (gain_cls * sum cls + gain_box * sum box + gain_dfl * sum dfl)
+//
+// B is the number of images, and S the sum of the weights, at least 1, both of
+// the whole global batch. S depends on predictions, but has no gradient, so a
+// part of the batch needs no exchange before its backward: `total` lacks the
+// factor 1/S, and the step divides the summed gradient by the summed S.
+//
+// A head is [n, 4 * bins + classes, H, W] in channels-last memory: for the
+// left, top, right and bottom side of the box `bins` logits each, then the
+// classes' logits. A distance is the mean of 0..bins-1 under the softmax of its
+// logits, in cells.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "worker/loss/place_assignment.h"
+#include "worker/loss/target_assignment.h"
+
+namespace headroom::loss {
+
+inline constexpr int64_t kDistanceBins = 16;
+inline constexpr int64_t kBoxSides = 4;
+
+struct PlaceLossRule {
+  double box_gain = 7.5, cls_gain = 0.5, dfl_gain = 1.5;
+  int64_t num_classes = 80;
+  PlaceRule places;
+  double images = 1;  // B
+  // A factor of `total`, chosen near 1/S to keep float16 gradients in range.
+  double factor = 1;
+};
+
+struct PlaceLoss {
+  at::Tensor total;  // 0-dim double, differentiable: factor * S * L
+  // Double [4]: box, cls and dfl with their gains, times S; then the sum of
+  // weights, this part's share of S. Detached.
+  at::Tensor items;
+};
+
+// `heads`: finest level first, of whole images, on the CPU. `labels`: of the
+// images in the heads. `strides`: one for each level.
+PlaceLoss place_loss(const std::vector<at::Tensor>& heads,
+                     const std::vector<int64_t>& strides,
+                     const std::vector<LabelRow>& labels,
+                     const PlaceLossRule& rule);
+
+}  // namespace headroom::loss
