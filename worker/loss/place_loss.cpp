@@ -1,9 +1,10 @@
 #include "worker/loss/place_loss.h"
 
 #include <ATen/Dispatch.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/sigmoid.h>
-#include <ATen/ops/zeros.h>
+#include <ATen/ops/sum.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros_like.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
@@ -54,7 +55,9 @@ CornerBox<T> box_around(double x, double y, const std::array<T, kBoxSides>& d) {
 
 // An owned place: its level, its cell, and its target.
 struct Target {
-  int64_t level = 0, image = 0, row = 0, column = 0;
+  size_t level = 0;
+  int64_t image = 0, cell = 0;
+  int64_t width = 0;  // cells in a row of the level
   int64_t class_index = 0;
   double weight = 0;
   CornerBox<double> box;  // the label's, in cells of the level
@@ -89,8 +92,8 @@ template <typename T>
 BoxTerms box_terms(const T* logits, const Target& target,
                    const PlaceLossRule& rule) {
   using Number = kernels::Dual<kBoxSides>;
-  const double x = static_cast<double>(target.column) + 0.5;
-  const double y = static_cast<double>(target.row) + 0.5;
+  const double x = static_cast<double>(target.cell % target.width) + 0.5;
+  const double y = static_cast<double>(target.cell / target.width) + 0.5;
   std::array<Distance, kBoxSides> distances;
   std::array<Number, kBoxSides> means;
   for (size_t side = 0; side < kBoxSides; ++side) {
@@ -117,30 +120,30 @@ BoxTerms box_terms(const T* logits, const Target& target,
   return terms;
 }
 
-// [n, H, W, fields], dense.
-at::Tensor cells_of(const at::Tensor& head) {
-  return head.permute({0, 2, 3, 1}).contiguous();
+// The maps of all levels: box and cls of each, dense [n, H, W, channels].
+using Maps = std::vector<at::Tensor>;
+const at::Tensor& box_of(const Maps& maps, size_t level) {
+  return maps[2 * level];
+}
+const at::Tensor& cls_of(const Maps& maps, size_t level) {
+  return maps[2 * level + 1];
 }
 
-// The places of the heads: whole images of one size.
-PlaceGrid grid_of(const std::vector<at::Tensor>& heads,
-                  const std::vector<int64_t>& strides) {
-  std::vector<PlaceLevel> levels;
-  for (size_t i = 0; i < heads.size(); ++i) {
-    levels.push_back(
-        {strides[i], heads[i].size(2), heads[i].size(3), 0, heads[i].size(2)});
-  }
-  return PlaceGrid(std::move(levels));
+// The logits of a map's cell.
+template <typename T>
+T* logits_at(const at::Tensor& map, int64_t image, int64_t cell) {
+  return map.data_ptr<T>() +
+         (image * map.size(1) * map.size(2) + cell) * map.size(3);
 }
 
 // Assigns the places of one image.
 template <typename T>
 class ImageTargets {
  public:
-  ImageTargets(const PlaceGrid& grid, const std::vector<at::Tensor>& cells,
+  ImageTargets(const PlaceGrid& grid, const Maps& maps,
                const PlaceLossRule& rule)
       : grid_(grid),
-        cells_(cells),
+        maps_(maps),
         rule_(rule),
         boxes_(static_cast<size_t>(grid.num_local())),
         scores_(static_cast<size_t>(grid.num_local() * rule.num_classes)) {}
@@ -166,31 +169,32 @@ class ImageTargets {
 
  private:
   void predict(int64_t image) {
-    const int64_t fields = kBoxSides * kDistanceBins + rule_.num_classes;
-    for (size_t i = 0; i < cells_.size(); ++i) {
+    const auto classes = static_cast<size_t>(rule_.num_classes);
+    for (size_t i = 0; i < grid_.levels().size(); ++i) {
       const PlaceLevel& level = grid_.levels()[i];
-      const int64_t count = level.rows * level.width;
-      const T* raw = cells_[i].const_data_ptr<T>() + image * count * fields;
-      const auto stride = static_cast<T>(level.stride);
-      for (int64_t cell = 0; cell < count; ++cell, raw += fields) {
+      for (int64_t cell = 0; cell < level.rows * level.width; ++cell) {
         const auto local = static_cast<size_t>(grid_.local_begin(i) + cell);
-        std::array<T, kBoxSides> d;
-        for (size_t side = 0; side < kBoxSides; ++side) {
-          d[side] =
-              static_cast<T>(distance_of(raw + side * kDistanceBins).mean);
-        }
-        const CornerBox<T> box =
-            box_around(static_cast<double>(cell % level.width) + 0.5,
-                       static_cast<double>(cell / level.width) + 0.5, d);
-        boxes_[local] = {box.x1 * stride, box.y1 * stride, box.x2 * stride,
-                         box.y2 * stride};
-        for (int64_t c = 0; c < rule_.num_classes; ++c) {
-          scores_[local * static_cast<size_t>(rule_.num_classes) +
-                  static_cast<size_t>(c)] =
-              1 / (1 + std::exp(-raw[kBoxSides * kDistanceBins + c]));
+        boxes_[local] = box_in_pixels(
+            logits_at<T>(box_of(maps_, i), image, cell), level, cell);
+        const T* const logits = logits_at<T>(cls_of(maps_, i), image, cell);
+        for (size_t c = 0; c < classes; ++c) {
+          scores_[local * classes + c] = 1 / (1 + std::exp(-logits[c]));
         }
       }
     }
+  }
+
+  static CornerBox<T> box_in_pixels(const T* logits, const PlaceLevel& level,
+                                    int64_t cell) {
+    std::array<T, kBoxSides> d;
+    for (size_t side = 0; side < kBoxSides; ++side) {
+      d[side] = static_cast<T>(distance_of(logits + side * kDistanceBins).mean);
+    }
+    const CornerBox<T> box =
+        box_around(static_cast<double>(cell % level.width) + 0.5,
+                   static_cast<double>(cell / level.width) + 0.5, d);
+    const auto stride = static_cast<T>(level.stride);
+    return {box.x1 * stride, box.y1 * stride, box.x2 * stride, box.y2 * stride};
   }
 
   std::vector<PlaceLabel<T>> pixel_labels(
@@ -220,10 +224,10 @@ class ImageTargets {
     const auto in_cells = [stride](T pixels) {
       return static_cast<double>(pixels) / stride;
     };
-    return {static_cast<int64_t>(i),
+    return {i,
             image,
-            cell / level.width,
-            cell % level.width,
+            cell,
+            level.width,
             label.class_index,
             weight,
             {in_cells(label.box.x1), in_cells(label.box.y1),
@@ -231,25 +235,24 @@ class ImageTargets {
   }
 
   const PlaceGrid& grid_;
-  const std::vector<at::Tensor>& cells_;
+  const Maps& maps_;
   const PlaceLossRule& rule_;
   std::vector<CornerBox<T>> boxes_;
   std::vector<T> scores_;
 };
 
-std::vector<Target> targets_of(const PlaceGrid& grid,
-                               const std::vector<at::Tensor>& cells,
+std::vector<Target> targets_of(const PlaceGrid& grid, const Maps& maps,
                                const std::vector<LabelRow>& labels,
                                const PlaceLossRule& rule) {
-  const int64_t images = cells.front().size(0);
+  const int64_t images = maps.front().size(0);
   std::vector<std::vector<LabelRow>> of_image(static_cast<size_t>(images));
   for (const LabelRow& label : labels) {
     of_image[static_cast<size_t>(label.image)].push_back(label);
   }
   std::vector<Target> targets;
   AT_DISPATCH_FLOATING_TYPES(
-      cells.front().scalar_type(), "place assignment", [&] {
-        ImageTargets<scalar_t> assignment(grid, cells, rule);
+      maps.front().scalar_type(), "place assignment", [&] {
+        ImageTargets<scalar_t> assignment(grid, maps, rule);
         for (int64_t image = 0; image < images; ++image) {
           assignment.assign(image, of_image[static_cast<size_t>(image)],
                             targets);
@@ -258,66 +261,62 @@ std::vector<Target> targets_of(const PlaceGrid& grid,
   return targets;
 }
 
-template <typename T>
-T* logits_at(const at::Tensor& cells, const Target& target) {
-  return cells.data_ptr<T>() +
-         ((target.image * cells.size(1) + target.row) * cells.size(2) +
-          target.column) *
-             cells.size(3);
-}
+// Sums over a part of the batch, without gains.
+struct Sums {
+  double box = 0, cls = 0, dfl = 0, weight = 0;
+};
 
-at::Tensor class_logits(const at::Tensor& cells) {
-  constexpr int64_t kFirst = kBoxSides * kDistanceBins;
-  return cells.narrow(3, kFirst, cells.size(3) - kFirst);
-}
-
-// box, cls and dfl without gains, then the sum of weights.
-std::array<double, 4> sums_of(const std::vector<at::Tensor>& cells,
-                              const std::vector<Target>& targets,
-                              const PlaceLossRule& rule) {
-  std::array<double, 4> sums{};
-  for (const at::Tensor& level : cells) {
-    sums[1] += entropy_sum(class_logits(level), 0, {1, 0}).item<double>();
+Sums sums_of(const Maps& maps, const std::vector<Target>& targets,
+             const PlaceLossRule& rule) {
+  Sums sums;
+  for (size_t level = 0; level < maps.size() / 2; ++level) {
+    sums.cls += entropy_sum(cls_of(maps, level), 0, {1, 0});
   }
-  AT_DISPATCH_FLOATING_TYPES(cells.front().scalar_type(), "place loss", [&] {
+  AT_DISPATCH_FLOATING_TYPES(maps.front().scalar_type(), "place loss", [&] {
     for (const Target& target : targets) {
-      const scalar_t* const logits =
-          logits_at<scalar_t>(cells[static_cast<size_t>(target.level)], target);
-      const BoxTerms terms = box_terms(logits, target, rule);
-      sums[0] += target.weight * terms.box;
-      sums[2] += target.weight * terms.dfl;
-      sums[1] -= target.weight *
-                 static_cast<double>(
-                     logits[kBoxSides * kDistanceBins + target.class_index]);
-      sums[3] += target.weight;
+      const BoxTerms terms =
+          box_terms(logits_at<scalar_t>(box_of(maps, target.level),
+                                        target.image, target.cell),
+                    target, rule);
+      const scalar_t* const classes = logits_at<scalar_t>(
+          cls_of(maps, target.level), target.image, target.cell);
+      sums.box += target.weight * terms.box;
+      sums.cls -=
+          target.weight * static_cast<double>(classes[target.class_index]);
+      sums.dfl += target.weight * terms.dfl;
+      sums.weight += target.weight;
     }
   });
   return sums;
 }
 
-// The gradient of a level by `scale` times the sum of its terms with gains.
-at::Tensor level_gradient(const at::Tensor& cells, int64_t level,
-                          const std::vector<Target>& targets, double scale,
-                          const PlaceLossRule& rule) {
-  at::Tensor gradient = at::zeros(cells.sizes(), cells.options());
-  at::Tensor of_classes = class_logits(gradient);
-  at::sigmoid_out(of_classes, class_logits(cells));
-  of_classes.mul_(scale * rule.cls_gain);
-  AT_DISPATCH_FLOATING_TYPES(cells.scalar_type(), "place loss backward", [&] {
-    for (const Target& target : targets) {
-      if (target.level != level) continue;
-      const BoxTerms terms =
-          box_terms(logits_at<scalar_t>(cells, target), target, rule);
-      scalar_t* const out = logits_at<scalar_t>(gradient, target);
-      const double weight = scale * target.weight;
-      for (size_t i = 0; i < terms.gradient.size(); ++i) {
-        out[i] = static_cast<scalar_t>(weight * terms.gradient[i]);
-      }
-      out[kBoxSides * kDistanceBins + target.class_index] -=
-          static_cast<scalar_t>(weight * rule.cls_gain);
-    }
-  });
-  return gradient;
+// The gradients of all maps by `scale` times the sum of the terms with gains.
+Maps gradients_of(const Maps& maps, const std::vector<Target>& targets,
+                  double scale, const PlaceLossRule& rule) {
+  Maps gradients;
+  for (size_t level = 0; level < maps.size() / 2; ++level) {
+    gradients.push_back(at::zeros_like(box_of(maps, level)));
+    gradients.push_back(
+        at::sigmoid(cls_of(maps, level)).mul_(scale * rule.cls_gain));
+  }
+  AT_DISPATCH_FLOATING_TYPES(
+      maps.front().scalar_type(), "place loss backward", [&] {
+        for (const Target& target : targets) {
+          const auto at = [&target](const at::Tensor& map) {
+            return logits_at<scalar_t>(map, target.image, target.cell);
+          };
+          const BoxTerms terms =
+              box_terms(at(box_of(maps, target.level)), target, rule);
+          const double weight = scale * target.weight;
+          scalar_t* const box = at(box_of(gradients, target.level));
+          for (size_t i = 0; i < terms.gradient.size(); ++i) {
+            box[i] = static_cast<scalar_t>(weight * terms.gradient[i]);
+          }
+          at(cls_of(gradients, target.level))[target.class_index] -=
+              static_cast<scalar_t>(weight * rule.cls_gain);
+        }
+      });
+  return gradients;
 }
 
 using torch::autograd::AutogradContext;
@@ -331,24 +330,22 @@ class PlaceLossFunction : public torch::autograd::Function<PlaceLossFunction> {
     PlaceLossRule rule;
   };
 
-  static variable_list forward(AutogradContext* ctx, at::TensorList heads,
+  static variable_list forward(AutogradContext* ctx, at::TensorList given,
                                const PlaceGrid* grid,
                                const std::vector<LabelRow>* labels,
                                const PlaceLossRule* rule) {
-    const variable_list cells = heads.vec();
+    const Maps maps = given.vec();
     const auto kept = c10::make_intrusive<Kept>();
     kept->rule = *rule;
-    kept->targets = targets_of(*grid, cells, *labels, *rule);
-    const std::array<double, 4> sums = sums_of(cells, kept->targets, *rule);
-    at::Tensor items = at::empty({4}, at::kDouble);
-    double* const out = items.data_ptr<double>();
-    out[0] = rule->box_gain * sums[0];
-    out[1] = rule->cls_gain * sums[1];
-    out[2] = rule->dfl_gain * sums[2];
-    out[3] = sums[3];
-    at::Tensor total = at::empty({}, at::kDouble);
-    total.fill_(rule->factor * rule->images * (out[0] + out[1] + out[2]));
-    ctx->save_for_backward(cells);
+    kept->targets = targets_of(*grid, maps, *labels, *rule);
+    const Sums sums = sums_of(maps, kept->targets, *rule);
+    const at::Tensor items =
+        at::tensor({rule->box_gain * sums.box, rule->cls_gain * sums.cls,
+                    rule->dfl_gain * sums.dfl, sums.weight},
+                   at::kDouble);
+    at::Tensor total = items.narrow(0, 0, 3).sum();
+    total.mul_(rule->factor * rule->images);
+    ctx->save_for_backward(maps);
     ctx->saved_data["kept"] = c10::IValue::make_capsule(kept);
     ctx->mark_non_differentiable({items});
     return {total, items};
@@ -360,36 +357,41 @@ class PlaceLossFunction : public torch::autograd::Function<PlaceLossFunction> {
         ctx->saved_data["kept"].toCapsule());
     const PlaceLossRule& rule = kept->rule;
     const double scale = grads[0].item<double>() * rule.factor * rule.images;
-    const variable_list cells = ctx->get_saved_variables();
-    variable_list gradients;
-    for (size_t level = 0; level < cells.size(); ++level) {
-      gradients.push_back(level_gradient(cells[level],
-                                         static_cast<int64_t>(level),
-                                         kept->targets, scale, rule));
-    }
-    gradients.resize(cells.size() + 3);  // no gradients of the other arguments
+    variable_list gradients =
+        gradients_of(ctx->get_saved_variables(), kept->targets, scale, rule);
+    constexpr size_t kOtherArguments = 3;
+    gradients.resize(gradients.size() + kOtherArguments);
     return gradients;
   }
 };
 
+// [n, H, W, channels], dense.
+at::Tensor cells_of(const at::Tensor& map) {
+  return map.permute({0, 2, 3, 1}).contiguous();
+}
+
 }  // namespace
 
-PlaceLoss place_loss(const std::vector<at::Tensor>& heads,
-                     const std::vector<int64_t>& strides,
+PlaceLoss place_loss(const std::vector<PlaceMaps>& levels,
                      const std::vector<LabelRow>& labels,
                      const PlaceLossRule& rule) {
-  HEADROOM_CHECK(!heads.empty() && heads.size() == strides.size(),
-                 cat(heads.size(), " heads, ", strides.size(), " strides"));
-  variable_list cells;
-  for (const at::Tensor& head : heads) {
-    HEADROOM_CHECK(head.size(1) == kBoxSides * kDistanceBins + rule.num_classes,
-                   cat("a head of ", head.size(1), " channels for ",
-                       rule.num_classes, " classes"));
-    cells.push_back(cells_of(head));
+  HEADROOM_CHECK(!levels.empty(), "a head of no levels");
+  Maps maps;
+  std::vector<PlaceLevel> sizes;
+  for (const PlaceMaps& level : levels) {
+    HEADROOM_CHECK(
+        level.box.size(1) == kBoxSides * kDistanceBins &&
+            level.cls.size(1) == rule.num_classes,
+        cat("maps of ", level.box.size(1), " and ", level.cls.size(1),
+            " channels for ", rule.num_classes, " classes"));
+    maps.push_back(cells_of(level.box));
+    maps.push_back(cells_of(level.cls));
+    const int64_t rows = level.box.size(2);
+    sizes.push_back({level.stride, rows, level.box.size(3), 0, rows});
   }
-  const PlaceGrid grid = grid_of(heads, strides);
+  const PlaceGrid grid(std::move(sizes));
   const variable_list results =
-      PlaceLossFunction::apply(at::TensorList(cells), &grid, &labels, &rule);
+      PlaceLossFunction::apply(at::TensorList(maps), &grid, &labels, &rule);
   return {results[0], results[1]};
 }
 

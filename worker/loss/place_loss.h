@@ -13,10 +13,10 @@
 // part of the batch needs no exchange before its backward: `total` lacks the
 // factor 1/S, and the step divides the summed gradient by the summed S.
 //
-// A head is [n, 4 * bins + classes, H, W] in channels-last memory: for the
-// left, top, right and bottom side of the box `bins` logits each, then the
-// classes' logits. A distance is the mean of 0..bins-1 under the softmax of its
-// logits, in cells.
+// A level has two maps in channels-last memory: `box` [n, 4 * bins, H, W], for
+// the left, top, right and bottom side of the box `bins` logits each, and `cls`
+// [n, classes, H, W]. A distance is the mean of 0..bins-1 under the softmax of
+// its logits, in cells.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -48,10 +48,15 @@ struct PlaceLoss {
   at::Tensor items;
 };
 
-// `heads`: finest level first, of whole images, on the CPU. `labels`: of the
-// images in the heads. `strides`: one for each level.
-PlaceLoss place_loss(const std::vector<at::Tensor>& heads,
-                     const std::vector<int64_t>& strides,
+// The maps of a detection level.
+struct PlaceMaps {
+  at::Tensor box, cls;
+  int64_t stride = 1;
+};
+
+// `levels`: finest first, of whole images, on the CPU. `labels`: of the images
+// in the maps.
+PlaceLoss place_loss(const std::vector<PlaceMaps>& levels,
                      const std::vector<LabelRow>& labels,
                      const PlaceLossRule& rule);
 

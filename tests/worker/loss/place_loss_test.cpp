@@ -2,7 +2,7 @@
 #include "worker/loss/place_loss.h"
 
 #include <ATen/ops/allclose.h>
-#include <ATen/ops/zeros.h>
+#include <ATen/ops/cat.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -15,8 +15,7 @@ namespace headroom::loss {
 namespace {
 
 struct Case {
-  std::vector<at::Tensor> heads;
-  std::vector<int64_t> strides;
+  std::vector<PlaceMaps> levels;
   std::vector<LabelRow> labels;
   PlaceLossRule rule;
 };
@@ -50,22 +49,27 @@ at::Tensor head_of(const std::string& tag, int64_t images, int64_t height,
 Case case_of(const std::string& name, const nlohmann::json& facts,
              const weights::Safetensors& tensors, at::ScalarType type) {
   Case made;
-  made.strides = facts["strides"].get<std::vector<int64_t>>();
   made.rule.num_classes = facts["num_classes"];
   made.rule.images = facts["images"].get<double>();
   made.rule.box_gain = facts["gains"]["box"];
   made.rule.cls_gain = facts["gains"]["cls"];
   made.rule.dfl_gain = facts["gains"]["dfl"];
   made.rule.places = {facts["topk"][0], facts["topk"][1]};
-  size_t level = 0;
-  for (const nlohmann::json& grid : facts["grids"]) {
-    made.heads.push_back(head_of(facts["tag"].get<std::string>() + "/p" +
-                                     std::to_string(level++),
-                                 facts["images"], grid[0], grid[1],
-                                 made.rule.num_classes)
-                             .to(type)
-                             .contiguous(at::MemoryFormat::ChannelsLast)
-                             .set_requires_grad(true));
+  const auto leaf = [type](const at::Tensor& map) {
+    return map.to(type)
+        .contiguous(at::MemoryFormat::ChannelsLast)
+        .set_requires_grad(true);
+  };
+  for (size_t level = 0; level < facts["grids"].size(); ++level) {
+    const nlohmann::json& grid = facts["grids"][level];
+    const at::Tensor head =
+        head_of(facts["tag"].get<std::string>() + "/p" + std::to_string(level),
+                facts["images"], grid[0], grid[1], made.rule.num_classes);
+    constexpr int64_t kBoxFields = kBoxSides * kDistanceBins;
+    made.levels.push_back(
+        {leaf(head.narrow(1, 0, kBoxFields)),
+         leaf(head.narrow(1, kBoxFields, made.rule.num_classes)),
+         facts["strides"][level]});
   }
   const auto labels = tensors.tensors.find(name + ".labels");
   if (labels == tensors.tensors.end()) return made;
@@ -97,8 +101,7 @@ void expect_relative(double actual, double expected, double tolerance,
 
 void expect_figures(const std::string& name, const Case& one,
                     const nlohmann::json& figures, double tolerance) {
-  const PlaceLoss loss =
-      place_loss(one.heads, one.strides, one.labels, one.rule);
+  const PlaceLoss loss = place_loss(one.levels, one.labels, one.rule);
   const double* items = loss.items.const_data_ptr<double>();
   const double score_sum = std::max(items[3], 1.0);
   expect_relative(loss.total.item<double>() / score_sum, figures["loss"],
@@ -133,15 +136,17 @@ TEST(PlaceLoss, GradientsInBothPrecisions) {
     for (const at::ScalarType type : {at::kDouble, at::kFloat}) {
       if (tensors.tensors.count(name + ".grad.0") == 0) continue;
       const Case one = case_of(name, cases[name], tensors, type);
-      const PlaceLoss loss =
-          place_loss(one.heads, one.strides, one.labels, one.rule);
+      const PlaceLoss loss = place_loss(one.levels, one.labels, one.rule);
       loss.total.backward();
       const double score_sum = std::max(loss.items[3].item<double>(), 1.0);
-      for (size_t level = 0; level < one.heads.size(); ++level) {
+      for (size_t level = 0; level < one.levels.size(); ++level) {
         const at::Tensor expected =
             tensors.at(name + ".grad." + std::to_string(level));
         const at::Tensor actual =
-            one.heads[level].grad().to(at::kDouble).div(score_sum);
+            at::cat(
+                {one.levels[level].box.grad(), one.levels[level].cls.grad()}, 1)
+                .to(at::kDouble)
+                .div(score_sum);
         // Some gradients are stored as float32.
         const bool is_exact =
             type == at::kDouble && expected.scalar_type() == at::kDouble;
