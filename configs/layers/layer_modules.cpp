@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "configs/layers/detect_branches.h"
 #include "configs/layers/layer_widths.h"
 #include "configs/layers/table_layer.h"
 #include "parallel/base/text.h"
@@ -312,6 +313,21 @@ class Composer {
                    "channels, window, cv1");
   }
 
+  // A branch of a head without anchors (detect_branches.h).
+  LayerProgram detect_branch() {
+    const int64_t hidden = layer_.integer(0, std::nullopt, 1, kMostChannels);
+    const int64_t outputs = layer_.integer(1, std::nullopt, 1, kMostChannels);
+    const double bias = std::get<double>(layer_.layer().args.at(2));
+    const size_t first = inner("0.", layer_.only_input().channels, hidden, 3);
+    const size_t second = inner("1.", hidden, hidden, 3);
+    const size_t last =
+        program_.declare_output_conv("2.", hidden, outputs, bias);
+    int x = program_.run_block(first, kInput);
+    x = program_.run_block(second, x);
+    program_.run_block(last, x);
+    return std::move(program_);
+  }
+
   LayerProgram upsample() {
     layer_.refuse_repeats();
     const std::string form = "[None, 2, nearest]";
@@ -367,6 +383,7 @@ class Composer {
 
  private:
   static constexpr int64_t kSqueezeRatio = 4;
+  static constexpr int64_t kMostChannels = TableLayer::kMaxChannels;
 
   // Reads an activation by its name in the paper; without a name, returns the
   // table's activation.
@@ -603,6 +620,9 @@ struct Composed {
 };
 Composed compose(const TableLayer& layer) {
   const std::string& module = layer.layer().module;
+  if (module == kBranchModule && !layer.layer().name.empty()) {
+    return {Composer(layer).detect_branch(), {}};
+  }
   const auto composes = modules().find(module);
   if (composes == modules().end()) {
     std::string known = kDetectModule;

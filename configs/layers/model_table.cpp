@@ -309,21 +309,28 @@ ModelTable parse_model_table(const std::string& text, const std::string& file) {
     }
     table.activation = *activation;
   }
-  if (root.find("scales") != nullptr && root.find("anchors") == nullptr) {
-    yaml::refuse(root.place,
-                 "this is a table of a network without anchors (YOLOv5u, "
-                 "YOLOv8, YOLO11), whose head is not trained here",
-                 "add anchors, and end the table with Detect, [nc, anchors]");
-  }
-  read_anchors(yaml::require(root, "anchors"), table);
   read_layers(root, "backbone", table);
   read_layers(root, "head", table);
+  // `Detect, [nc]` is a head without anchors.
+  if (root.find("anchors") != nullptr || table.layers.back().args.size() != 1) {
+    read_anchors(yaml::require(root, "anchors"), table);
+  }
   return table;
+}
+
+void require_anchors(const ModelTable& table) {
+  if (!table.anchors.empty()) return;
+  yaml::refuse(table.layers.back().place,
+               "a head without anchors (YOLOv5u, YOLOv8) is not trained here",
+               "write Detect, [nc, anchors], and anchors: with a list of "
+               "widths and heights for each level");
 }
 
 ModelTable load_model_table(const std::string& cfg) {
   const yaml::NamedText source = yaml::file_or_shipped(cfg, "model", "model");
-  return parse_model_table(source.text, source.file);
+  ModelTable table = parse_model_table(source.text, source.file);
+  require_anchors(table);
+  return table;
 }
 
 namespace {
@@ -374,7 +381,8 @@ std::string model_table_text(const ModelTable& table) {
       table.max_channels ? cat("\nmax_channels: ", *table.max_channels) : "",
       "\nchannel_multiple: ", table.channel_multiple,
       "\nch: ", table.input_channels,
-      "\nactivation: ", activation_text(table.activation), "\nanchors:\n");
+      "\nactivation: ", activation_text(table.activation),
+      table.anchors.empty() ? "\n" : "\nanchors:\n");
   for (const auto& level : table.anchors) {
     std::vector<double> numbers;
     for (const auto& [width, height] : level) {
@@ -424,6 +432,7 @@ ModelTable table_of_weights(const std::map<std::string, std::string>& metadata,
   const auto text = metadata.find("table");
   if (text == metadata.end()) return load_model_table(model->second);
   ModelTable table = parse_model_table(text->second, file + " (its table)");
+  require_anchors(table);
   table.name = std::filesystem::path(model->second).stem().string();
   return table;
 }

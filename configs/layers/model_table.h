@@ -56,6 +56,9 @@ struct ModelTable {
     std::string module;
     std::vector<Argument> args;
     yaml::SourcePlace place;
+    // The layer's name in the state if that is not its index
+    // (detect_branches.h).
+    std::string name = {};
   };
 
   std::string name;  // "yolov5n"
@@ -67,8 +70,8 @@ struct ModelTable {
   int channel_multiple = 8;
   int input_channels = 3;
   ActivationFunction activation = {};  // of every block; default SiLU
-  AnchorList anchors;
-  std::vector<Layer> layers;  // backbone, then head
+  AnchorList anchors;                  // empty if the head has none
+  std::vector<Layer> layers;           // backbone, then head
 };
 
 // `text` is the content of `file`; throws Error with file:line:column.

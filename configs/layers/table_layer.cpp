@@ -167,7 +167,14 @@ void TableLayer::check_stride(int64_t stride) const {
 void check_detect(const ModelTable& table, size_t index,
                   const std::vector<MapShape>& inputs, int64_t num_classes) {
   const TableLayer layer(table, index, inputs, num_classes);
+  if (!layer.layer().name.empty()) return;  // written by with_branches()
   layer.refuse_repeats();
+  if (table.anchors.empty()) {
+    layer.allow_arguments(1, 1, "[nc], or give anchors");
+    if (layer.word(0) != "nc")
+      layer.fail("Detect takes its classes from the table", "write [nc]");
+    return;
+  }
   layer.allow_arguments(2, 2, "[nc, anchors]");
   if (layer.word(0) != "nc" || layer.word(1) != "anchors")
     layer.fail("Detect takes its classes and anchors from the table",

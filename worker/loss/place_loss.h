@@ -24,13 +24,11 @@
 #include <cstdint>
 #include <vector>
 
+#include "parallel/base/head_fields.h"
 #include "worker/loss/place_assignment.h"
 #include "worker/loss/target_assignment.h"
 
 namespace headroom::loss {
-
-inline constexpr int64_t kDistanceBins = 16;
-inline constexpr int64_t kBoxSides = 4;
 
 struct PlaceLossRule {
   double box_gain = 7.5, cls_gain = 0.5, dfl_gain = 1.5;

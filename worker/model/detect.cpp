@@ -170,20 +170,15 @@ Detect::Detect(ModelState& state, const std::string& prefix,
   }
 }
 
-at::Tensor Detect::convolve(const Head& head, const at::Tensor& map) {
-  // On a device head_convolution records the workspace of both passes.
-  if (map.is_cpu() && map.scalar_type() == head.weight.scalar_type())
-    return at::conv2d(map, head.weight, head.bias);
-  return head_convolution(map, head.weight, head.bias, head.compute_weight);
-}
-
 std::vector<at::Tensor> Detect::forward(const std::vector<at::Tensor>& inputs,
                                         const StepContext&) {
   std::vector<at::Tensor> raw;
   for (std::size_t level = 0; level < heads_.size(); ++level) {
     const Head& head = heads_[level];
-    const at::Tensor cells =
-        convolve(head, inputs[level]).permute({0, 2, 3, 1}).contiguous();
+    const at::Tensor cells = output_convolution(inputs[level], head.weight,
+                                                head.bias, head.compute_weight)
+                                 .permute({0, 2, 3, 1})
+                                 .contiguous();
     raw.push_back(cells
                       .view({cells.size(0), cells.size(1), cells.size(2),
                              num_anchors_, num_fields_})
@@ -248,6 +243,15 @@ std::vector<LayerGraph::Level> Detect::levels() const {
     levels.push_back(std::move(level));
   }
   return levels;
+}
+
+at::Tensor output_convolution(const at::Tensor& x, const at::Tensor& weight,
+                              const at::Tensor& bias,
+                              const at::Tensor& compute_weight) {
+  // On a device head_convolution records the workspace of both passes.
+  if (x.is_cpu() && x.scalar_type() == weight.scalar_type())
+    return at::conv2d(x, weight, bias);
+  return head_convolution(x, weight, bias, compute_weight);
 }
 
 at::Tensor head_convolution(const at::Tensor& x, const at::Tensor& weight,

@@ -2,10 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <fstream>
-#include <iostream>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "tests/support/refusal.h"
@@ -173,65 +170,6 @@ TEST(LayerCost, UncountableLayersAreRefusedByPlace) {
   EXPECT_EQ(refusal("[[0, 0], 1, Detect, [nc, anchors]]"),
             "[model] m.yaml:6:8: layer 1: Detect has 2 levels but there are "
             "anchors for 1: give one list of anchors per level");
-}
-
-// The body of YOLOv8, in the form of its model files, with YOLOv5's head.
-constexpr const char* kYolov8Body = R"(nc: 80
-scales:
-  n: [0.33, 0.25, 1024]
-  s: [0.33, 0.50, 1024]
-  m: [0.67, 0.75, 768]
-  l: [1.00, 1.00, 512]
-  x: [1.00, 1.25, 512]
-anchors:
-  - [10, 13]
-  - [30, 61]
-  - [116, 90]
-backbone:
-  - [-1, 1, Conv, [64, 3, 2]]
-  - [-1, 1, Conv, [128, 3, 2]]
-  - [-1, 3, C2f, [128, True]]
-  - [-1, 1, Conv, [256, 3, 2]]
-  - [-1, 6, C2f, [256, True]]
-  - [-1, 1, Conv, [512, 3, 2]]
-  - [-1, 6, C2f, [512, True]]
-  - [-1, 1, Conv, [1024, 3, 2]]
-  - [-1, 3, C2f, [1024, True]]
-  - [-1, 1, SPPF, [1024, 5]]
-head:
-  - [-1, 1, nn.Upsample, [None, 2, nearest]]
-  - [[-1, 6], 1, Concat, [1]]
-  - [-1, 3, C2f, [512]]
-  - [-1, 1, nn.Upsample, [None, 2, nearest]]
-  - [[-1, 4], 1, Concat, [1]]
-  - [-1, 3, C2f, [256]]
-  - [-1, 1, Conv, [256, 3, 2]]
-  - [[-1, 12], 1, Concat, [1]]
-  - [-1, 3, C2f, [512]]
-  - [-1, 1, Conv, [512, 3, 2]]
-  - [[-1, 9], 1, Concat, [1]]
-  - [-1, 3, C2f, [1024]]
-  - [[15, 18, 21], 1, Detect, [nc, anchors]]
-)";
-
-TEST(LayerCost, TheBodyOfYolov8EqualsTheReferenceInAllSizes) {
-  const std::string path =
-      HEADROOM_SOURCE_DIR "/../shared/parity/u/architecture.json";
-  std::ifstream file(path);
-  if (!file) GTEST_SKIP() << "no " << path;
-  std::cout << "parity file used: u/architecture.json\n";
-  const nlohmann::json reference = nlohmann::json::parse(file);
-  for (const std::string size : {"n", "s", "m", "l", "x"}) {
-    const std::vector<LayerCost> costs =
-        layer_costs(parse_model_table(kYolov8Body, "yolov8" + size + ".yaml"));
-    const nlohmann::json& layers = reference.at("v8" + size).at("layers");
-    ASSERT_EQ(costs.size(), layers.size());
-    for (size_t i = 0; i + 1 < costs.size(); ++i) {
-      SCOPED_TRACE(size + " layer " + std::to_string(i));
-      EXPECT_EQ(costs[i].parameters, layers[i].at("params"));
-      EXPECT_EQ(costs[i].channels, layers[i].at("channels"));
-    }
-  }
 }
 
 }  // namespace

@@ -107,12 +107,25 @@ TEST(ModelTable, ASizeIsNamedByTheFileOrByScale) {
   EXPECT_EQ(refusal(with_scales("scales: 3\n")),
             "[config] m.yaml:2:9: scales is a number: write sizes, for example "
             "n: [0.33, 0.25, 1024]");
-  std::string without = with_scales("scales: {n: [1, 1, 64]}\n");
-  without.erase(without.find("anchors:"), 24);
-  EXPECT_EQ(refusal(without),
-            "[config] m.yaml:1:1: this is a table of a network without anchors "
-            "(YOLOv5u, YOLOv8, YOLO11), whose head is not trained here: add "
-            "anchors, and end the table with Detect, [nc, anchors]");
+}
+
+TEST(ModelTable, AHeadWithoutAnchorsIsReadButNotTrained) {
+  std::string text = changed("[nc, anchors, [1, 2]]", "[nc]");
+  text.erase(text.find("anchors:"),
+             text.find("backbone:") - text.find("anchors:"));
+  const ModelTable table = parse_model_table(text, "m.yaml");
+  EXPECT_TRUE(table.anchors.empty());
+  EXPECT_EQ(
+      model_table_text(parse_model_table(model_table_text(table), "m.yaml")),
+      model_table_text(table));
+  const testing::TemporaryFolder folder;
+  const std::string file = (folder.path() / "m.yaml").string();
+  std::ofstream(file) << text;
+  EXPECT_EQ(testing::refusal_of([&] { load_model_table(file); }),
+            "[config] " + file +
+                ":10:5: a head without anchors (YOLOv5u, YOLOv8) is not "
+                "trained here: write Detect, [nc, anchors], and anchors: with "
+                "a list of widths and heights for each level");
 }
 
 TEST(ModelTable, ImagesHaveAtLeastOneBand) {
