@@ -366,7 +366,7 @@ class PlaceLossFunction : public torch::autograd::Function<PlaceLossFunction> {
 };
 
 // [n, H, W, channels], dense.
-at::Tensor cells_of(const at::Tensor& map) {
+at::Tensor dense_cells(const at::Tensor& map) {
   return map.permute({0, 2, 3, 1}).contiguous();
 }
 
@@ -384,8 +384,8 @@ PlaceLoss place_loss(const std::vector<PlaceMaps>& levels,
             level.cls.size(1) == rule.num_classes,
         cat("maps of ", level.box.size(1), " and ", level.cls.size(1),
             " channels for ", rule.num_classes, " classes"));
-    maps.push_back(cells_of(level.box));
-    maps.push_back(cells_of(level.cls));
+    maps.push_back(dense_cells(level.box));
+    maps.push_back(dense_cells(level.cls));
     const int64_t rows = level.box.size(2);
     sizes.push_back({level.stride, rows, level.box.size(3), 0, rows});
   }
