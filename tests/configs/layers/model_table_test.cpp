@@ -105,7 +105,7 @@ TEST(ModelTable, ASizeIsNamedByTheFileOrByScale) {
             "[config] m.yaml:2:13: scale n is a list: write [depth_multiple, "
             "width_multiple, max_channels]");
   EXPECT_EQ(refusal(with_scales("scales: 3\n")),
-            "[config] m.yaml:2:9: scales is a number: write sizes, for example "
+            "[config] m.yaml:2:9: scales is '3': write sizes, for example "
             "n: [0.33, 0.25, 1024]");
 }
 

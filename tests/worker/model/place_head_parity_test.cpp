@@ -103,7 +103,9 @@ TEST_P(PlaceNetworks, TrainingForward) {
   const at::NoGradGuard no_grad;
   const nlohmann::json& expected = kAll.at(GetParam());
   const auto shape = expected.at("input").get<std::vector<int64_t>>();
+  const bool is_small = std::string(GetParam()).ends_with("n");
   for (const at::ScalarType type : {at::kDouble, at::kFloat}) {
+    if (type == at::kFloat && !is_small) continue;  // to save time
     LayerGraph graph(table_of(GetParam()), kClasses, type, 0);
     fill_model(graph.state());
     const auto heads = raw_maps(
