@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "configs/layers/detect_branches.h"
 #include "configs/layers/layer_modules.h"
 #include "configs/layers/table_layer.h"
 #include "parallel/base/check.h"
@@ -57,9 +58,17 @@ void count_detect(const std::vector<MapShape>& inputs, int64_t outputs,
   }
 }
 
+void count_collected(const std::vector<MapShape>& branches, LayerCost& cost) {
+  for (const MapShape& branch : branches) {
+    cost.stride = std::max(cost.stride, branch.stride);
+    cost.channels += branch.channels;
+  }
+}
+
 }  // namespace
 
-std::vector<LayerCost> layer_costs(const ModelTable& table) {
+std::vector<LayerCost> layer_costs(const ModelTable& given) {
+  const ModelTable table = with_branches(given, given.num_classes);
   std::vector<LayerCost> costs;
   for (size_t i = 0; i < table.layers.size(); ++i) {
     LayerCost cost;
@@ -76,11 +85,15 @@ std::vector<LayerCost> layer_costs(const ModelTable& table) {
     }
     if (cost.module == kDetectModule) {
       check_detect(table, i, inputs, table.num_classes);
-      cost.anchors_per_level =
-          static_cast<int64_t>(table.anchors.front().size());
-      count_detect(inputs,
-                   cost.anchors_per_level * (kFirstClass + table.num_classes),
-                   cost);
+      cost.num_classes = table.num_classes;
+      if (has_anchors(table)) {
+        count_detect(inputs,
+                     std::ssize(table.anchors.front()) *
+                         (kFirstClass + table.num_classes),
+                     cost);
+      } else {
+        count_collected(inputs, cost);
+      }
     } else {
       count_program(layer_program(table, i, inputs, table.num_classes), cost);
     }
@@ -102,10 +115,8 @@ int64_t largest_stride(const std::vector<LayerCost>& layers) {
 
 int64_t num_classes(const std::vector<LayerCost>& layers) {
   const LayerCost& detect = layers.back();
-  HEADROOM_CHECK(detect.anchors_per_level > 0, "the last layer is no Detect");
-  return detect.channels / (detect.anchors_per_level *
-                            static_cast<int64_t>(detect.inputs.size())) -
-         kFirstClass;
+  HEADROOM_CHECK(detect.num_classes > 0, "the last layer is no Detect");
+  return detect.num_classes;
 }
 
 int64_t rounded_image_size(int64_t size, int64_t largest_stride) {

@@ -28,7 +28,7 @@ struct LayerCost {
   int64_t channels = 0;     // output channels; for Detect summed over levels
   int64_t stride = 1;       // pixels per output cell; for Detect the largest
   std::shared_ptr<const LayerProgram> program;  // null for the head, Detect
-  int64_t anchors_per_level = 0;                // set only for Detect
+  int64_t num_classes = 0;                      // set only for Detect
   int64_t parameters = 0;
   int64_t parameter_tensors = 0;
   int64_t norm_channels = 0;  // channels of all batch norms of the layer
@@ -50,6 +50,8 @@ struct LayerCost {
   bool operator==(const LayerCost&) const = default;
 };
 
+// The layers of the table; the branches of a head without anchors are layers,
+// too (detect_branches.h).
 std::vector<LayerCost> layer_costs(const ModelTable& table);
 
 // The largest stride of the layers' outputs; images are rounded up to a

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "configs/layers/detect_branches.h"
 #include "configs/layers/layer_widths.h"
 #include "configs/layers/table_layer.h"
 #include "parallel/base/text.h"
@@ -131,6 +132,30 @@ class Composer {
                    return bottleneck(name, x, widths[next - 2],
                                      widths[next - 1], shortcut);
                  });
+  }
+
+  // cv1 makes two halves. The second one goes through the bottlenecks, each of
+  // two 3x3 convolutions, and cv2 joins both halves and the output of every
+  // bottleneck. The layer's repeats are its bottlenecks.
+  LayerProgram c2f() {
+    const std::string form = "[channels] or [channels, True]";
+    layer_.allow_arguments(1, 2, form);
+    const bool shortcut = layer_.truth(1, false, form);
+    const int64_t channels = layer_.channels();
+    const int64_t half = half_of(channels);
+    const int64_t repeats = layer_.repeats();
+    const size_t cv1 = inner("cv1.", layer_.only_input().channels, 2 * half, 1);
+    const size_t cv2 = inner("cv2.", (2 + repeats) * half, channels, 1);
+    const int halves = program_.run_block(cv1, kInput);
+    std::vector<int> joined = {halves};
+    int x = program_.slice(halves, half, half);
+    for (int64_t i = 0; i < repeats; ++i) {
+      x = bottleneck(inner_name(i), x, half, half, shortcut,
+                     /*first_kernel=*/3);
+      joined.push_back(x);
+    }
+    program_.run_block(cv2, program_.concatenate(joined));
+    return std::move(program_);
   }
 
   // Han et al., "GhostNet: More Features from Cheap Operations", 2020.
@@ -288,6 +313,21 @@ class Composer {
                    "channels, window, cv1");
   }
 
+  // A branch of a head without anchors (detect_branches.h).
+  LayerProgram detect_branch() {
+    const int64_t hidden = layer_.integer(0, std::nullopt, 1, kMostChannels);
+    const int64_t outputs = layer_.integer(1, std::nullopt, 1, kMostChannels);
+    const double bias = std::get<double>(layer_.layer().args.at(2));
+    const size_t first = inner("0.", layer_.only_input().channels, hidden, 3);
+    const size_t second = inner("1.", hidden, hidden, 3);
+    const size_t last =
+        program_.declare_output_conv("2.", hidden, outputs, bias);
+    int x = program_.run_block(first, kInput);
+    x = program_.run_block(second, x);
+    program_.run_block(last, x);
+    return std::move(program_);
+  }
+
   LayerProgram upsample() {
     layer_.refuse_repeats();
     const std::string form = "[None, 2, nearest]";
@@ -343,6 +383,7 @@ class Composer {
 
  private:
   static constexpr int64_t kSqueezeRatio = 4;
+  static constexpr int64_t kMostChannels = TableLayer::kMaxChannels;
 
   // Reads an activation by its name in the paper; without a name, returns the
   // table's activation.
@@ -453,8 +494,9 @@ class Composer {
   }
 
   int bottleneck(const std::string& name, int x, int64_t hidden,
-                 int64_t channels, bool shortcut) {
-    const size_t cv1 = inner(name + "cv1.", channels_of(x), hidden, 1);
+                 int64_t channels, bool shortcut, int64_t first_kernel = 1) {
+    const size_t cv1 =
+        inner(name + "cv1.", channels_of(x), hidden, first_kernel);
     const size_t cv2 = inner(name + "cv2.", hidden, channels, 3);
     const int y = program_.run_block(cv2, program_.run_block(cv1, x));
     return shortcut && channels_of(x) == channels ? program_.add(x, y) : y;
@@ -553,6 +595,7 @@ using Compose = LayerProgram (Composer::*)();
 const std::map<std::string, Compose>& modules() {
   static const std::map<std::string, Compose> kModules = {
       {"Bottleneck", &Composer::bottlenecks},
+      {"C2f", &Composer::c2f},
       {"C3", &Composer::c3},
       {"C3Ghost", &Composer::c3_ghost},
       {"Concat", &Composer::concat},
@@ -577,6 +620,9 @@ struct Composed {
 };
 Composed compose(const TableLayer& layer) {
   const std::string& module = layer.layer().module;
+  if (module == kBranchModule && !layer.layer().name.empty()) {
+    return {Composer(layer).detect_branch(), {}};
+  }
   const auto composes = modules().find(module);
   if (composes == modules().end()) {
     std::string known = kDetectModule;

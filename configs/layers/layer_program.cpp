@@ -83,6 +83,16 @@ size_t LayerProgram::declare_squeeze_excite(std::string name, int64_t channels,
   return declare(std::move(block));
 }
 
+size_t LayerProgram::declare_output_conv(std::string name, int64_t in_channels,
+                                         int64_t channels, double first_bias) {
+  Block block = {std::move(name), in_channels, channels};
+  block.kind = BlockKind::kOutputConv;
+  block.first_bias = first_bias;
+  block.weights = convolution_weights(block);
+  block.parameters = {block.weights, block.channels};
+  return declare(std::move(block));
+}
+
 size_t LayerProgram::declare(Block block) {
   blocks.push_back(std::move(block));
   return blocks.size() - 1;
@@ -122,6 +132,10 @@ int LayerProgram::run_block(size_t block, int x) {
       break;
     case BlockKind::kSqueezeExcite:
       step.facts.sums_channels = true;
+      break;
+    case BlockKind::kOutputConv:
+      step.facts.multiply_adds_per_pixel =
+          elements_per_pixel({made.weights, step.output.stride});
       break;
   }
   return push(std::move(step));

@@ -27,6 +27,8 @@
 //                     equal
 //   kSqueezeExcite    squeeze and excitation: each channel times a factor
 //                     computed from the means of all channels over the image
+//   kOutputConv       1x1 convolution with a bias, which ends a detection head:
+//                     its output is float32 if maps have 16 bits
 //
 // A new kind needs a function that declares it with its counts. The compiler
 // names the switches that lack the kind: run_block() here, its tensors
@@ -69,7 +71,7 @@ struct LayerProgram {
     kShuffle
   };
 
-  enum class BlockKind { kConv, kTransposedConv, kSqueezeExcite };
+  enum class BlockKind { kConv, kTransposedConv, kSqueezeExcite, kOutputConv };
 
   // A part with parameters, for example a convolution with its batch norm.
   struct Block {
@@ -81,7 +83,8 @@ struct LayerProgram {
     int64_t padding = 0;
     int64_t groups = 1;  // groups of the convolution
     ActivationFunction activation = {};
-    int64_t squeezed = 0;  // channels between kSqueezeExcite's products
+    int64_t squeezed = 0;   // channels between kSqueezeExcite's products
+    double first_bias = 0;  // kOutputConv: every bias before training
 
     // The function that declares the block sets the kind and its counts.
     BlockKind kind = BlockKind::kConv;
@@ -160,6 +163,8 @@ struct LayerProgram {
   size_t declare_transposed_conv(Block block);  // REQUIRES: kernel == stride
   size_t declare_squeeze_excite(std::string name, int64_t channels,
                                 int64_t squeezed);
+  size_t declare_output_conv(std::string name, int64_t in_channels,
+                             int64_t channels, double first_bias);
   // Each function below adds a step and returns the number of its output value.
   int run_block(size_t block, int x);
   int pools(int x, std::vector<int64_t> windows);

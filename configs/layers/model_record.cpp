@@ -37,6 +37,10 @@ std::string first_of(const std::vector<std::string>& changes) {
   return found == changes.end() ? "" : *found;
 }
 
+std::string max_channels_text(const ModelTable& table) {
+  return table.max_channels ? std::to_string(*table.max_channels) : "none";
+}
+
 }  // namespace
 
 std::optional<ModelTable> recorded_model(
@@ -59,6 +63,8 @@ std::string model_difference(const ModelTable& before, const ModelTable& now) {
               yaml::exact_text(now.depth_multiple)),
        change("width_multiple", yaml::exact_text(before.width_multiple),
               yaml::exact_text(now.width_multiple)),
+       change("max_channels", max_channels_text(before),
+              max_channels_text(now)),
        change("channel_multiple", std::to_string(before.channel_multiple),
               std::to_string(now.channel_multiple)),
        change("ch", std::to_string(before.input_channels),

@@ -72,8 +72,9 @@ namespace {
 constexpr int64_t kMostClasses = 100'000;
 constexpr int64_t kMostLayers = 1'000;
 constexpr int64_t kMostRepeats = 1'000;
-constexpr int kMostInputChannels = 512;  // an image may have this many bands
-constexpr size_t kLongestWord = 60;      // a longer word is cut in refusals
+constexpr int64_t kMostChannels = 16'384;  // of a layer
+constexpr int kMostInputChannels = 512;    // an image may have this many bands
+constexpr size_t kLongestWord = 60;        // a longer word is cut in refusals
 
 int int_in(const yaml::YamlValue& value, const std::string& key, int64_t low,
            int64_t high) {
@@ -228,22 +229,71 @@ void read_layers(const yaml::YamlValue& root, const std::string& part,
   }
 }
 
+// The size of a table with `scales`: its key in `scales`.
+std::string scale_of(const yaml::YamlValue& root, const yaml::YamlValue& scales,
+                     const std::string& stem) {
+  const std::string sizes =
+      joined(scales.entries, ", ",
+             [](const yaml::YamlEntry& entry) { return entry.key; });
+  if (const yaml::YamlValue* value = root.find("scale")) {
+    std::string scale = word_in(*value, "scale");
+    if (scales.find(scale) == nullptr) {
+      yaml::refuse(value->place, "scale is " + scale, "write one of " + sizes);
+    }
+    return scale;
+  }
+  const size_t digit = stem.find_last_of("0123456789");
+  if (digit != std::string::npos &&
+      scales.find(stem.substr(digit + 1)) != nullptr) {
+    return stem.substr(digit + 1);
+  }
+  if (scales.entries.size() == 1) return scales.entries.front().key;
+  yaml::refuse(scales.place, "the file has the sizes " + sizes,
+               "name one: scale: " + scales.entries.front().key);
+}
+
+void read_multiples(const yaml::YamlValue& root, ModelTable& table) {
+  const yaml::YamlValue* const scales = root.find("scales");
+  if (scales == nullptr) {
+    table.depth_multiple =
+        multiple(yaml::require(root, "depth_multiple"), "depth_multiple");
+    table.width_multiple =
+        multiple(yaml::require(root, "width_multiple"), "width_multiple");
+    if (const yaml::YamlValue* value = root.find("max_channels")) {
+      table.max_channels = int_in(*value, "max_channels", 1, kMostChannels);
+    }
+    return;
+  }
+  if (scales->kind != yaml::YamlValue::Kind::kMapping ||
+      scales->entries.empty()) {
+    yaml::refuse(scales->place, "scales is " + yaml::describe(*scales),
+                 "write sizes, for example n: [0.33, 0.25, 1024]");
+  }
+  const std::string scale = scale_of(root, *scales, table.name);
+  const yaml::YamlValue& size = *scales->find(scale);
+  if (size.kind != yaml::YamlValue::Kind::kSequence || size.items.size() != 3) {
+    yaml::refuse(size.place, "scale " + scale + " is " + yaml::describe(size),
+                 "write [depth_multiple, width_multiple, max_channels]");
+  }
+  table.depth_multiple = multiple(size.items[0], "depth_multiple");
+  table.width_multiple = multiple(size.items[1], "width_multiple");
+  table.max_channels = int_in(size.items[2], "max_channels", 1, kMostChannels);
+}
+
 }  // namespace
 
 ModelTable parse_model_table(const std::string& text, const std::string& file) {
   static const std::vector<std::string> known = {
-      "nc",   "depth_multiple",   "width_multiple", "anchors", "backbone",
-      "head", "channel_multiple", "activation",     "ch",      "inplace"};
+      "nc",    "depth_multiple",   "width_multiple", "anchors", "backbone",
+      "head",  "channel_multiple", "activation",     "ch",      "inplace",
+      "scale", "scales",           "max_channels"};
   const yaml::YamlValue root = yaml::parse_yaml(text, file);
   yaml::require_mapping(root, "a model file", known);
 
   ModelTable table;
   table.name = std::filesystem::path(file).stem().string();
   table.num_classes = int_in(yaml::require(root, "nc"), "nc", 1, kMostClasses);
-  table.depth_multiple =
-      multiple(yaml::require(root, "depth_multiple"), "depth_multiple");
-  table.width_multiple =
-      multiple(yaml::require(root, "width_multiple"), "width_multiple");
+  read_multiples(root, table);
   if (const yaml::YamlValue* value = root.find("channel_multiple")) {
     table.channel_multiple = int_in(*value, "channel_multiple", 1, 1024);
   }
@@ -259,15 +309,28 @@ ModelTable parse_model_table(const std::string& text, const std::string& file) {
     }
     table.activation = *activation;
   }
-  read_anchors(yaml::require(root, "anchors"), table);
   read_layers(root, "backbone", table);
   read_layers(root, "head", table);
+  // `Detect, [nc]` is a head without anchors.
+  if (root.find("anchors") != nullptr || table.layers.back().args.size() != 1) {
+    read_anchors(yaml::require(root, "anchors"), table);
+  }
   return table;
+}
+
+void require_anchors(const ModelTable& table) {
+  if (!table.anchors.empty()) return;
+  yaml::refuse(table.layers.back().place,
+               "a head without anchors (YOLOv5u, YOLOv8) is not trained here",
+               "write Detect, [nc, anchors], and anchors: with a list of "
+               "widths and heights for each level");
 }
 
 ModelTable load_model_table(const std::string& cfg) {
   const yaml::NamedText source = yaml::file_or_shipped(cfg, "model", "model");
-  return parse_model_table(source.text, source.file);
+  ModelTable table = parse_model_table(source.text, source.file);
+  require_anchors(table);
+  return table;
 }
 
 namespace {
@@ -311,13 +374,15 @@ std::string layer_text(const ModelTable::Layer& layer) {
 }
 
 std::string model_table_text(const ModelTable& table) {
-  std::string text =
-      cat("nc: ", table.num_classes,
-          "\ndepth_multiple: ", yaml::exact_text(table.depth_multiple),
-          "\nwidth_multiple: ", yaml::exact_text(table.width_multiple),
-          "\nchannel_multiple: ", table.channel_multiple,
-          "\nch: ", table.input_channels,
-          "\nactivation: ", activation_text(table.activation), "\nanchors:\n");
+  std::string text = cat(
+      "nc: ", table.num_classes,
+      "\ndepth_multiple: ", yaml::exact_text(table.depth_multiple),
+      "\nwidth_multiple: ", yaml::exact_text(table.width_multiple),
+      table.max_channels ? cat("\nmax_channels: ", *table.max_channels) : "",
+      "\nchannel_multiple: ", table.channel_multiple,
+      "\nch: ", table.input_channels,
+      "\nactivation: ", activation_text(table.activation),
+      table.anchors.empty() ? "\n" : "\nanchors:\n");
   for (const auto& level : table.anchors) {
     std::vector<double> numbers;
     for (const auto& [width, height] : level) {
@@ -367,6 +432,7 @@ ModelTable table_of_weights(const std::map<std::string, std::string>& metadata,
   const auto text = metadata.find("table");
   if (text == metadata.end()) return load_model_table(model->second);
   ModelTable table = parse_model_table(text->second, file + " (its table)");
+  require_anchors(table);
   table.name = std::filesystem::path(model->second).stem().string();
   return table;
 }

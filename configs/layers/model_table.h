@@ -4,6 +4,10 @@
 // head as lists of [from, repeats, module, args]; optional activation,
 // channel_multiple, ch. Modules and their arguments are checked later
 // (layer_modules.h), with each layer's place in the file.
+//
+// YOLOv8's format has `scales` in place of the two multiples: for each size
+// [depth_multiple, width_multiple, max_channels]. The size is named by `scale`,
+// or by the file's name ("yolov8n.yaml").
 #pragma once
 
 #include <cstdint>
@@ -52,17 +56,22 @@ struct ModelTable {
     std::string module;
     std::vector<Argument> args;
     yaml::SourcePlace place;
+    // The layer's name in the state if that is not its index
+    // (detect_branches.h).
+    std::string name = {};
   };
 
   std::string name;  // "yolov5n"
   int num_classes = 80;
   double depth_multiple = 1;
   double width_multiple = 1;
+  // Channels above it count as this many before they are scaled.
+  std::optional<int> max_channels = {};
   int channel_multiple = 8;
   int input_channels = 3;
   ActivationFunction activation = {};  // of every block; default SiLU
-  AnchorList anchors;
-  std::vector<Layer> layers;  // backbone, then head
+  AnchorList anchors;                  // empty if the head has none
+  std::vector<Layer> layers;           // backbone, then head
 };
 
 // `text` is the content of `file`; throws Error with file:line:column.

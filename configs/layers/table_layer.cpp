@@ -128,9 +128,11 @@ int64_t TableLayer::channels() const {
 int64_t TableLayer::channels_at(size_t position) const {
   const int64_t asked = integer(position, std::nullopt, 1, kMaxChannels);
   const auto multiple = static_cast<double>(table_.channel_multiple);
-  const double scaled =
-      std::ceil(static_cast<double>(asked) * table_.width_multiple / multiple) *
-      multiple;
+  const int64_t limited =
+      std::min<int64_t>(asked, table_.max_channels.value_or(asked));
+  const double scaled = std::ceil(static_cast<double>(limited) *
+                                  table_.width_multiple / multiple) *
+                        multiple;
   if (!(scaled >= 1 && scaled <= static_cast<double>(kMaxChannels)))
     fail(cat(asked, " channels times width_multiple ", table_.width_multiple,
              " are outside 1 to ", kMaxChannels),
@@ -165,7 +167,14 @@ void TableLayer::check_stride(int64_t stride) const {
 void check_detect(const ModelTable& table, size_t index,
                   const std::vector<MapShape>& inputs, int64_t num_classes) {
   const TableLayer layer(table, index, inputs, num_classes);
+  if (!layer.layer().name.empty()) return;  // written by with_branches()
   layer.refuse_repeats();
+  if (table.anchors.empty()) {
+    layer.allow_arguments(1, 1, "[nc], or give anchors");
+    if (layer.word(0) != "nc")
+      layer.fail("Detect takes its classes from the table", "write [nc]");
+    return;
+  }
   layer.allow_arguments(2, 2, "[nc, anchors]");
   if (layer.word(0) != "nc" || layer.word(1) != "anchors")
     layer.fail("Detect takes its classes and anchors from the table",

@@ -1,7 +1,8 @@
 // TableLayer: one line of a model table, with checked arguments and the scaling
 // of the YOLOv5 family: repeats k > 1 become max(round(k * depth_multiple), 1),
-// channels c become ceil(c * width_multiple / m) * m with m = channel_multiple,
-// except if c already equals the head's number of outputs per cell.
+// channels c become ceil(min(c, max_channels) * width_multiple / m) * m with m
+// = channel_multiple, except if c already equals the head's number of outputs
+// per cell.
 //
 // Errors: Error with the table's file:line:column.
 // Ownership: the constructor's arguments must outlive it.

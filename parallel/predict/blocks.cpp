@@ -165,6 +165,8 @@ Map run_block(const OpContext& context, const Map& x,
       return transposed_conv(context, x, made);
     case Kind::kSqueezeExcite:
       return squeeze_excite(context, x, made);
+    case Kind::kOutputConv:
+      return output_conv(context, x, made.channels);
   }
   HEADROOM_CHECK(false, made.name + " is a block of no kind");
 }

@@ -26,6 +26,12 @@ namespace headroom::predict {
 Map conv_block(const OpContext& context, const Map& x,
                const layers::LayerProgram::Block& made);
 
+// kOutputConv, and the convolution of each level of Detect.
+//
+//   keeps     x
+//   backward  computes the gradients of x, weight and bias
+Map output_conv(const OpContext& context, const Map& x, int64_t channels);
+
 // A block of any kind.
 Map run_block(const OpContext& context, const Map& x,
               const layers::LayerProgram::Block& made);

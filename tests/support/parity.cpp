@@ -49,6 +49,8 @@ at::Tensor filled_values(const model::NamedTensor& entry,
   if (ends_with(entry.name, ".running_var")) return u.abs_().mul_(0.5).add_(1);
   HEADROOM_CHECK(ends_with(entry.name, ".bias"), entry.name);
   u.mul_(0.5);
+  // The classes of a head without anchors.
+  if (entry.name.find(".cv3.") != std::string::npos) u.sub_(2);
   // The objectness of a head.
   if (fields_per_anchor > 4 && entry.name.find(".m.") != std::string::npos)
     u.view({-1, fields_per_anchor}).select(1, 4).sub_(2);
@@ -115,7 +117,9 @@ void fill_model(const model::NamedTensors& state) {
     if (ends_with(entry.name, ".anchors"))
       anchors_per_level = entry.tensor->size(1);
   for (const model::NamedTensor& entry : state) {
-    if (ends_with(entry.name, ".anchors")) continue;
+    if (ends_with(entry.name, ".anchors") ||
+        ends_with(entry.name, ".dfl.conv.weight"))
+      continue;
     if (ends_with(entry.name, ".num_batches_tracked")) {
       entry.tensor->zero_();
       continue;

@@ -98,6 +98,8 @@ class Walk {
         return transposed(x, name, made);
       case Kind::kSqueezeExcite:
         return squeeze_excite(x, name);
+      case Kind::kOutputConv:
+        return plain_convolution(x, name);
     }
     HEADROOM_CHECK(false, name + " is a block of no kind");
   }

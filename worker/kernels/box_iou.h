@@ -156,6 +156,31 @@ HEADROOM_HD T box_iou(IouKind kind, const CentreBox<T>& a,
   return diou - alpha * v;
 }
 
+// Corners, in any unit.
+template <typename T>
+struct CornerBox {
+  T x1, y1, x2, y2;
+};
+
+// CIoU as heads without anchors use it: eps is also added to both heights.
+template <typename T>
+HEADROOM_HD T corner_ciou(const CornerBox<T>& a, const CornerBox<T>& b) {
+  const T epsilon(kIouEpsilon), one(1);
+  const T a_w = a.x2 - a.x1, a_h = a.y2 - a.y1 + epsilon;
+  const T b_w = b.x2 - b.x1, b_h = b.y2 - b.y1 + epsilon;
+  const T shared = clamp_at_zero(minimum(a.x2, b.x2) - maximum(a.x1, b.x1)) *
+                   clamp_at_zero(minimum(a.y2, b.y2) - maximum(a.y1, b.y1));
+  const T iou = shared / (a_w * a_h + b_w * b_h - shared + epsilon);
+  const T hull_w = maximum(a.x2, b.x2) - minimum(a.x1, b.x1);
+  const T hull_h = maximum(a.y2, b.y2) - minimum(a.y1, b.y1);
+  const T diagonal = hull_w * hull_w + hull_h * hull_h + epsilon;
+  const T dx = b.x1 + b.x2 - a.x1 - a.x2, dy = b.y1 + b.y2 - a.y1 - a.y2;
+  const T angle = arctangent(b_w / b_h) - arctangent(a_w / a_h);
+  const T v = T(4 / (M_PI * M_PI)) * angle * angle;
+  const T alpha = without_gradient(v / (v - iou + (one + epsilon)));
+  return iou - ((dx * dx + dy * dy) / (T(4) * diagonal) + v * alpha);
+}
+
 // How well a raw prediction of the detection head fits its target.
 struct RowFit {
   double ciou = 0;

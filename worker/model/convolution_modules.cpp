@@ -14,6 +14,7 @@
 #include "worker/kernels/cpu/convolution.h"
 #include "worker/model/conv_block.h"
 #include "worker/model/derived_maps.h"
+#include "worker/model/detect.h"
 #include "worker/model/model_state.h"
 #include "worker/model/replay_log.h"
 #include "worker/model/saved_pointer.h"
@@ -272,6 +273,25 @@ class TransposedConv final : public ConvolutionModule {
   at::Tensor compute_weight_;
 };
 
+class OutputConv final : public ConvolutionModule {
+ public:
+  OutputConv(ModelState& state, const std::string& prefix,
+             const layers::LayerProgram::Block& block) {
+    state.add_convolution_weight(prefix + "weight", &weight_, &compute_weight_,
+                                 block.channels, block.in_channels, 1);
+    state.add(prefix + "bias", TensorRole::kBias, &bias_,
+              at::full({block.channels}, block.first_bias));
+  }
+
+  at::Tensor apply(const at::Tensor& x, const StepContext&) override {
+    return output_convolution(x, weight_, bias_, compute_weight_);
+  }
+
+ private:
+  at::Tensor weight_, bias_;
+  at::Tensor compute_weight_;
+};
+
 // In the state, the matrix products are 1x1 convolutions of means, "fc1." and
 // "fc2.".
 class SqueezeExcite final : public ConvolutionModule {
@@ -311,6 +331,8 @@ std::unique_ptr<ConvolutionModule> make_module(
       return std::make_unique<TransposedConv>(state, prefix, block);
     case Kind::kSqueezeExcite:
       return std::make_unique<SqueezeExcite>(state, prefix, block);
+    case Kind::kOutputConv:
+      return std::make_unique<OutputConv>(state, prefix, block);
   }
   HEADROOM_CHECK(false, prefix + " is a block of no kind");
 }

@@ -195,11 +195,8 @@ at::Tensor Detect::raw_head(const Head& head, const at::Tensor& map) const {
     return torch::autograd::make_variable(
         std::move(values), torch::autograd::impl::gradient_edge(taken));
   }
-  if (map.scalar_type() == head.weight.scalar_type()) {
-    return view(at::conv2d(map, head.weight, head.bias));
-  }
-  return view(
-      head_convolution(map, head.weight, head.bias, head.compute_weight));
+  return view(output_convolution(map, head.weight, head.bias,
+                                 head.compute_weight));
 }
 
 std::vector<at::Tensor> Detect::forward(const std::vector<at::Tensor>& inputs,
@@ -267,6 +264,15 @@ std::vector<LayerGraph::Level> Detect::levels() const {
     levels.push_back(std::move(level));
   }
   return levels;
+}
+
+at::Tensor output_convolution(const at::Tensor& x, const at::Tensor& weight,
+                              const at::Tensor& bias,
+                              const at::Tensor& compute_weight) {
+  HEADROOM_CHECK(x.is_cpu(), "heads without anchors are on the CPU only");
+  return x.scalar_type() == weight.scalar_type()
+             ? at::conv2d(x, weight, bias)
+             : head_convolution(x, weight, bias, compute_weight);
 }
 
 at::Tensor head_convolution(const at::Tensor& x, const at::Tensor& weight,

@@ -1,4 +1,4 @@
-// Detect: the detection head.
+// Detect: the detection head with anchors.
 //
 // Each level has one 1x1 convolution with bias to anchors * (5 + num_classes)
 // channels. In channels-last memory its result is [N, H, W, anchors, 5 +
@@ -28,7 +28,20 @@
 
 namespace headroom::model {
 
-class Detect final : public Layer {
+// The last layer of a detector: its outputs are the raw heads.
+class DetectionHead : public Layer {
+ public:
+  layers::LayerInside inside() const override {
+    return layers::LayerInside::kNothing;
+  }
+  // See LayerGraph::decode.
+  virtual at::Tensor decode(const std::vector<at::Tensor>& heads,
+                            const std::vector<int64_t>& first_rows) const = 0;
+  // From the current state, since loading weights may change anchors.
+  virtual std::vector<LayerGraph::Level> levels() const = 0;
+};
+
+class Detect final : public DetectionHead {
  public:
   // One level per input. anchors[level] are in pixels (w, h); all levels have
   // the same number of anchors. If the anchors' areas decrease while strides
@@ -40,16 +53,9 @@ class Detect final : public Layer {
 
   std::vector<at::Tensor> forward(const std::vector<at::Tensor>& inputs,
                                   const StepContext& context) override;
-  layers::LayerInside inside() const override {
-    return layers::LayerInside::kNothing;
-  }
-
-  // See LayerGraph::decode.
   at::Tensor decode(const std::vector<at::Tensor>& heads,
-                    const std::vector<int64_t>& first_rows = {}) const;
-
-  // The anchors from the current state, since loading weights may change them.
-  std::vector<LayerGraph::Level> levels() const;
+                    const std::vector<int64_t>& first_rows) const override;
+  std::vector<LayerGraph::Level> levels() const override;
 
  private:
   struct Head;
@@ -68,7 +74,12 @@ class Detect final : public Layer {
   std::vector<Head> heads_;
 };
 
-// The head's 1x1 convolution for 16-bit maps on the CPU.
+// The 1x1 convolution that ends a head, on the CPU: [N, F, H, W].
+at::Tensor output_convolution(const at::Tensor& x, const at::Tensor& weight,
+                              const at::Tensor& bias,
+                              const at::Tensor& compute_weight);
+
+// The same for 16-bit maps.
 //
 // The convolution computes in the maps' type. Its result is converted to
 // float32 before the bias is added, because loss and decoding use float32.

@@ -2,10 +2,12 @@
 
 #include <utility>
 
+#include "configs/layers/detect_branches.h"
 #include "configs/layers/layer_modules.h"
 #include "configs/layers/table_layer.h"
 #include "parallel/base/check.h"
 #include "parallel/base/text.h"
+#include "worker/model/place_head.h"
 #include "worker/model/resampling.h"
 
 namespace headroom::model {
@@ -65,12 +67,17 @@ at::Tensor ProgramLayer::run(const layers::LayerProgram::Step& step,
 BuiltLayer build_layer(const layers::ModelTable& table, std::size_t index,
                        const std::vector<layers::MapShape>& inputs,
                        int64_t num_classes, ModelState& state) {
-  const std::string prefix = cat("model.", index, ".");
+  const std::string prefix = layers::state_prefix(table, index);
   if (table.layers[index].module == layers::kDetectModule) {
     layers::check_detect(table, index, inputs, num_classes);
-    auto detect = std::make_unique<Detect>(state, prefix, inputs, table.anchors,
-                                           num_classes);
-    Detect* head = detect.get();
+    std::unique_ptr<DetectionHead> detect;
+    if (layers::has_anchors(table)) {
+      detect = std::make_unique<Detect>(state, prefix, inputs, table.anchors,
+                                        num_classes);
+    } else {
+      detect = std::make_unique<PlaceHead>(state, prefix, inputs, num_classes);
+    }
+    DetectionHead* const head = detect.get();
     return {std::move(detect), {}, head};
   }
   layers::LayerProgram program =

@@ -44,11 +44,12 @@ class ProgramLayer final : public Layer {
 
 struct BuiltLayer {
   std::unique_ptr<Layer> layer;
-  layers::MapShape output;   // unset for the detection head
-  Detect* detect = nullptr;  // the layer itself if it is the head, else nullptr
+  layers::MapShape output;        // unset for the detection head
+  DetectionHead* head = nullptr;  // the layer itself if it is the head
 };
 
-// Builds table.layers[index] for inputs of these shapes.
+// Builds table.layers[index], of a table with branches, for inputs of these
+// shapes.
 BuiltLayer build_layer(const layers::ModelTable& table, std::size_t index,
                        const std::vector<layers::MapShape>& inputs,
                        int64_t num_classes, ModelState& state);

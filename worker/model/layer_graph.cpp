@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "configs/layers/detect_branches.h"
 #include "configs/layers/model_table.h"
 #include "configs/layers/table_layer.h"
 #include "parallel/base/check.h"
@@ -61,7 +62,7 @@ struct LayerGraph::Implementation {
   std::vector<std::vector<int>> inputs;        // layer indices, or kImages
   std::vector<layers::MapShape> map_shapes;
   LayerRange kept;
-  Detect* detect = nullptr;  // nullptr if dropped
+  DetectionHead* head = nullptr;  // nullptr if dropped
   int64_t input_channels = 3;
   int64_t num_classes = 0;
   int64_t max_stride = 0;
@@ -93,12 +94,13 @@ struct LayerGraph::Implementation {
   }
 };
 
-LayerGraph::LayerGraph(const layers::ModelTable& table, int64_t num_classes,
+LayerGraph::LayerGraph(const layers::ModelTable& given, int64_t num_classes,
                        at::ScalarType scalar_type, uint64_t seed)
     : implementation_(std::make_unique<Implementation>(scalar_type, seed)) {
   HEADROOM_CHECK(scalar_type == at::kFloat || scalar_type == at::kDouble,
                  c10::toString(scalar_type));
-  check_table(table, num_classes);
+  check_table(given, num_classes);
+  const layers::ModelTable table = layers::with_branches(given, num_classes);
   Implementation& graph = *implementation_;
   graph.input_channels = table.input_channels;
   graph.num_classes = num_classes;
@@ -115,8 +117,8 @@ LayerGraph::LayerGraph(const layers::ModelTable& table, int64_t num_classes,
     }
     graph.state.begin_layer(static_cast<int64_t>(i));
     BuiltLayer built = build_layer(table, i, shapes, num_classes, graph.state);
-    if (built.detect != nullptr) {
-      graph.detect = built.detect;
+    if (built.head != nullptr) {
+      graph.head = built.head;
       for (const layers::MapShape& level : shapes)
         graph.max_stride = std::max(graph.max_stride, level.stride);
     }
@@ -146,9 +148,9 @@ void LayerGraph::keep_layers(LayerRange layers) {
                      layers.begin < layers.end && layers.end <= graph.kept.end,
                  c10::str("layers ", layers.begin, " to ", layers.end, " of ",
                           graph.kept.begin, " to ", graph.kept.end));
-  if (layers.end < num_layers() && graph.detect != nullptr) {
-    graph.levels = graph.detect->levels();
-    graph.detect = nullptr;
+  if (layers.end < num_layers() && graph.head != nullptr) {
+    graph.levels = graph.head->levels();
+    graph.head = nullptr;
   }
   graph.state.keep_layers(layers.begin, layers.end);
   for (int64_t layer = 0; layer < num_layers(); ++layer)
@@ -188,7 +190,7 @@ std::vector<at::Tensor> LayerGraph::forward_layers(
   for (const int layer : wanted) {
     HEADROOM_CHECK(
         layer >= graph.kept.begin && layer < graph.kept.end &&
-            graph.detect == nullptr,
+            graph.head == nullptr,
         cat("the map of layer ", layer, " is not this part's to give"));
     ++uses[static_cast<std::size_t>(layer)];
   }
@@ -207,7 +209,7 @@ std::vector<at::Tensor> LayerGraph::forward_layers(
             ? context.runner->run(static_cast<int64_t>(i), *graph.layers[i],
                                   inputs, context)
             : graph.layers[i]->forward(inputs, context);
-    if (graph.layers[i].get() == graph.detect) return outputs;
+    if (graph.layers[i].get() == graph.head) return outputs;
     maps[i] = std::move(outputs.front());
     for (const int from : graph.inputs[i])
       if (from != kImages && --uses[static_cast<std::size_t>(from)] == 0)
@@ -222,9 +224,9 @@ std::vector<at::Tensor> LayerGraph::forward_layers(
 
 at::Tensor LayerGraph::decode(const std::vector<at::Tensor>& heads,
                               const std::vector<int64_t>& first_rows) const {
-  HEADROOM_CHECK(implementation_->detect != nullptr,
+  HEADROOM_CHECK(implementation_->head != nullptr,
                  "a part of a graph without the head");
-  return implementation_->detect->decode(heads, first_rows);
+  return implementation_->head->decode(heads, first_rows);
 }
 
 NamedTensors LayerGraph::state() { return implementation_->state.tensors(); }
@@ -238,8 +240,8 @@ int64_t LayerGraph::batch_norm_sums_size() const {
 }
 
 const std::vector<LayerGraph::Level>& LayerGraph::levels() const {
-  if (implementation_->detect != nullptr)
-    implementation_->levels = implementation_->detect->levels();
+  if (implementation_->head != nullptr)
+    implementation_->levels = implementation_->head->levels();
   return implementation_->levels;
 }
 

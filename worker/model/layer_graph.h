@@ -10,7 +10,8 @@
 // and H and W multiples of max_stride(). If `ch` is 1, images may have three
 // channels, which are converted to gray. heads[level] [N, anchors, H/stride,
 // W/stride, 5 + num_classes] have the fields x, y, w, h, objectness, classes,
-// before the sigmoid. Types: the state is float32 or float64. Images have the
+// before the sigmoid; heads without anchors have other maps (place_head.h).
+// Types: the state is float32 or float64. Images have the
 // state's type, or bfloat16 or float16 if the state is float32. Maps have the
 // images' type; the heads of 16-bit images are float32.
 #pragma once

@@ -140,7 +140,7 @@ class Walk {
       case Operation::kShuffle:
         break;
     }
-    refuse("shuffling needs two equal halves, and pruning leaves unequal ones");
+    refuse("it needs two equal halves, and pruning leaves unequal ones");
   }
 
   Map run_block(const layers::LayerProgram::Block& block, const Map& x,
@@ -154,6 +154,8 @@ class Walk {
         refuse(
             "a transposed convolution has no batch norm to take over what a "
             "removed channel was worth");
+      case Kind::kOutputConv:
+        refuse("a head without anchors is not pruned");
       case Kind::kSqueezeExcite:
         refuse(
             "squeeze and excitation scales each channel by what the image "

@@ -234,6 +234,7 @@ layers::ModelTable pruned_table(const layers::ModelTable& table,
   layers::ModelTable pruned = table;
   pruned.name = table.name + "_pruned";
   pruned.depth_multiple = pruned.width_multiple = 1;
+  pruned.max_channels.reset();
   for (const auto& [layer, line] : graph.lines) {
     std::vector<int64_t> widths;
     for (const auto& units : line.blocks) widths.push_back(kept(units));

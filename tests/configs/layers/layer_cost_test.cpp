@@ -140,11 +140,12 @@ TEST(LayerCost, KeptElementsByHand) {
 }
 
 TEST(LayerCost, UncountableLayersAreRefusedByPlace) {
-  EXPECT_EQ(refusal("[-1, 1, Ghost, [8]]"),
-            "[model] m.yaml:6:8: layer 1: unknown module Ghost: use one of "
-            "Detect, Bottleneck, C3, C3Ghost, Concat, Conv, DWConv, Focus, "
-            "GhostConv, InvertedResidual, SPP, SPPF, ShuffleNetV2, "
-            "SqueezeExcitation, nn.ConvTranspose2d, nn.Upsample");
+  EXPECT_EQ(
+      refusal("[-1, 1, Ghost, [8]]"),
+      "[model] m.yaml:6:8: layer 1: unknown module Ghost: use one of "
+      "Detect, Bottleneck, C2f, C3, C3Ghost, Concat, Conv, DWConv, Focus, "
+      "GhostConv, InvertedResidual, SPP, SPPF, ShuffleNetV2, "
+      "SqueezeExcitation, nn.ConvTranspose2d, nn.Upsample");
   EXPECT_EQ(refusal("[-1, 1, Conv, [16384]], [[-1, -1], 1, Concat, [1]]"),
             "[model] m.yaml:6:32: layer 2: Concat joins maps to 32768 or more "
             "channels: at most 16384 are supported");

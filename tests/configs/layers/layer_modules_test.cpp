@@ -104,6 +104,22 @@ TEST(LayerModules, C3GhostInTheStatesOrder) {
                    "m.0.conv.2.cv2. 4>4 k5 s1 p2 g4 linear"}));
 }
 
+TEST(LayerModules, C2fJoinsBothHalvesAndEveryBottleneck) {
+  const LayerProgram c2f = program_of("[-1, 2, C2f, [32]]");
+  EXPECT_EQ(
+      blocks_of(c2f),
+      (Names{"cv1. 16>32 k1 s1 p0 g1", "cv2. 64>32 k1 s1 p0 g1",
+             "m.0.cv1. 16>16 k3 s1 p1 g1", "m.0.cv2. 16>16 k3 s1 p1 g1",
+             "m.1.cv1. 16>16 k3 s1 p1 g1", "m.1.cv2. 16>16 k3 s1 p1 g1"}));
+  EXPECT_EQ(c2f.steps[1].first_channel, 16);
+  const auto adds = [](const LayerProgram& program) {
+    return std::ranges::count(program.steps, Operation::kAdd,
+                              &LayerProgram::Step::operation);
+  };
+  EXPECT_EQ(adds(c2f), 0);
+  EXPECT_EQ(adds(program_of("[-1, 2, C2f, [32, True]]")), 2);
+}
+
 TEST(LayerModules, ShuffleNetV2) {
   const LayerProgram one = program_of("[-1, 1, ShuffleNetV2, [16]]");
   EXPECT_EQ(blocks_of(one), (Names{"branch2.0. 8>8 k1 s1 p0 g1",

@@ -71,6 +71,63 @@ TEST(ModelTable, OptionalKeys) {
   EXPECT_EQ(table.input_channels, 1);
 }
 
+// kSmall with `sizes` in place of the two multiples.
+std::string with_scales(const std::string& sizes) {
+  return changed("depth_multiple: 0.5\nwidth_multiple: 1.0\n", sizes);
+}
+
+TEST(ModelTable, ASizeIsNamedByTheFileOrByScale) {
+  const std::string sizes =
+      "scales: {n: [0.33, 0.25, 1024], x: [1, 1.25, 512]}\n";
+  const ModelTable by_name =
+      parse_model_table(with_scales(sizes), "dir/yolov8x.yaml");
+  EXPECT_EQ(by_name.depth_multiple, 1);
+  EXPECT_EQ(by_name.width_multiple, 1.25);
+  EXPECT_EQ(by_name.max_channels, 512);
+  const ModelTable by_scale =
+      parse_model_table(with_scales(sizes + "scale: n\n"), "yolov8x.yaml");
+  EXPECT_EQ(by_scale.width_multiple, 0.25);
+  EXPECT_EQ(
+      parse_model_table(with_scales("scales: {m: [1, 1, 64]}\n"), "a.yaml")
+          .max_channels,
+      64);
+  const ModelTable again =
+      parse_model_table(model_table_text(by_name), "again.yaml");
+  EXPECT_EQ(model_table_text(again), model_table_text(by_name));
+  EXPECT_EQ(again.max_channels, 512);
+
+  EXPECT_EQ(refusal(with_scales(sizes)),
+            "[config] m.yaml:2:9: the file has the sizes n, x: name one: "
+            "scale: n");
+  EXPECT_EQ(refusal(with_scales(sizes + "scale: s\n")),
+            "[config] m.yaml:3:8: scale is s: write one of n, x");
+  EXPECT_EQ(refusal(with_scales("scales: {n: [1, 1]}\n")),
+            "[config] m.yaml:2:13: scale n is a list: write [depth_multiple, "
+            "width_multiple, max_channels]");
+  EXPECT_EQ(refusal(with_scales("scales: 3\n")),
+            "[config] m.yaml:2:9: scales is '3': write sizes, for example "
+            "n: [0.33, 0.25, 1024]");
+}
+
+TEST(ModelTable, AHeadWithoutAnchorsIsReadButNotTrained) {
+  std::string text = changed("[nc, anchors, [1, 2]]", "[nc]");
+  text.erase(text.find("anchors:"),
+             text.find("backbone:") - text.find("anchors:"));
+  const ModelTable table = parse_model_table(text, "m.yaml");
+  EXPECT_TRUE(table.anchors.empty());
+  EXPECT_EQ(
+      model_table_text(parse_model_table(model_table_text(table), "m.yaml")),
+      model_table_text(table));
+  const testing::TemporaryFolder folder;
+  const std::string file = (folder.path() / "m.yaml").string();
+  std::ofstream(file) << text;
+  EXPECT_EQ(testing::refusal_of([&] { load_model_table(file); }),
+            "[config] " + file +
+                ":10:5: a head without anchors (YOLOv5u, YOLOv8) is not "
+                "trained here: write Detect, [nc, anchors], and anchors: with "
+                "a list of widths and heights for each level");
+}
+
 TEST(ModelTable, ImagesHaveAtLeastOneBand) {
   EXPECT_EQ(parse_model_table(kSmall + "ch: 5\n", "m.yaml").input_channels, 5);
   EXPECT_EQ(refusal(kSmall + "ch: 0\n"),

@@ -14,6 +14,7 @@
 
 #include "configs/layers/model_table.h"
 #include "tests/support/parity.h"
+#include "tests/worker/model/forward_cases.h"
 #include "worker/model/conv_block.h"
 #include "worker/model/layer_graph.h"
 
@@ -40,39 +41,6 @@ std::unique_ptr<LayerGraph> filled_model(const std::string& model,
       layers::load_model_table("yolov5" + model), 80, type, 0);
   fill_model(graph->state());
   return graph;
-}
-
-StepContext training_context(int64_t images, const at::Tensor& sums) {
-  StepContext context;
-  context.training = true;
-  context.groups = {{0, images, images, true}};
-  context.batch_norm_sums = sums;
-  return context;
-}
-
-// A stored summary consists of exact sums and the first values of a float64
-// run.
-void expect_summary(const at::Tensor& tensor, const nlohmann::json& expected,
-                    double tolerance) {
-  const at::Tensor values = tensor.detach().to(at::kDouble).contiguous();
-  EXPECT_EQ(values.sizes().vec(),
-            expected.at("shape").get<std::vector<int64_t>>());
-  const double l2 = std::sqrt(expected.at("sq_sum").get<double>());
-  const double abs_sum = expected.at("abs_sum").get<double>();
-  EXPECT_NEAR(values.norm().item<double>(), l2, tolerance * l2);
-  EXPECT_NEAR(values.abs().sum().item<double>(), abs_sum, tolerance * abs_sum);
-  EXPECT_NEAR(values.sum().item<double>(), expected.at("sum").get<double>(),
-              tolerance * abs_sum);
-  const auto first = expected.at("first").get<std::vector<double>>();
-  double difference = 0;
-  double norm = 0;
-  for (std::size_t i = 0; i < first.size(); ++i) {
-    const double value = values.data_ptr<double>()[i];
-    difference += (value - first[i]) * (value - first[i]);
-    norm += first[i] * first[i];
-  }
-  // The first values alone may deviate more than the whole output does.
-  EXPECT_LE(std::sqrt(difference), 3 * tolerance * std::sqrt(norm));
 }
 
 struct Case {

@@ -241,7 +241,7 @@ TEST(ChannelPruning, LayersThatTieChannelsAreRefusedWithTheReason) {
                         "squeeze and excitation scales each channel"));
   EXPECT_THAT(of_shipped("yolov5s-shufflenetv2"),
               HasSubstr("yolov5s-shufflenetv2.yaml:20:5: ShuffleNetV2: "
-                        "shuffling needs two equal halves"));
+                        "it needs two equal halves"));
   const auto of_second_layer =
       [](const std::string& module,
          std::vector<layers::ModelTable::Argument> args) {
