@@ -39,6 +39,9 @@ constexpr const char* kCauses =
     "usual causes: the image lacks libibverbs, or the aws-ofi-nccl plugin for "
     "EFA; NCCL_SOCKET_IFNAME or NCCL_IB_HCA names a slow device; the security "
     "group or fabric blocks it; NCCL_DEBUG=INFO says what NCCL has found";
+constexpr const char* kCausesInside =
+    "usual causes: cards without NVLink or peer access, which nvidia-smi topo "
+    "-m shows; NCCL_P2P_DISABLE; a virtual machine with ACS on";
 
 // Seconds that the slowest rank needs for `times` all-reduces.
 double seconds_of_sums(collectives::Communicator& ranks,
@@ -150,11 +153,8 @@ std::string slow_nccl_warning(const NcclRates& rates,
   }
   if (slow.empty()) return "";
   return "NCCL sums at " + slow + ": " +
-         (is_network
-              ? rates.transport + " is used; " + kCauses
-              : "usual causes: cards without NVLink or peer access, which "
-                "nvidia-smi topo -m shows; NCCL_P2P_DISABLE; a virtual machine "
-                "with ACS on") +
+         (is_network ? rates.transport + " is used; " + kCauses
+                     : kCausesInside) +
          "; --require-rate refuses such a run";
 }
 
@@ -169,7 +169,8 @@ void require_rate(const NcclRates& rates, double gigabytes_per_second) {
                                : std::string(" inside the machine")) +
                   ", and --require-rate asks for " +
                   gigabytes(1e9 * gigabytes_per_second),
-              kCauses);
+              std::string(has_network ? kCauses : kCausesInside) +
+                  "; to train at this rate, leave --require-rate out");
 }
 
 void check_nccl_environment() {

@@ -69,7 +69,15 @@ TEST(RunNccl, ARequiredRateRefusesWithBothNumbers) {
                                         "Libfabric, and --require-rate asks "
                                         "for 40 GB/s"));
   }
-  EXPECT_THROW(require_rate({"", 1, 8, 0, 9e9}, 10), Error);
+  try {
+    require_rate({"", 1, 8, 0, 9e9}, 10);
+    FAIL() << "9 GB/s are not 10";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(),
+                HasSubstr("9 GB/s inside the machine, and --require-rate asks "
+                          "for 10 GB/s: usual causes: cards without NVLink"));
+    EXPECT_THAT(error.what(), HasSubstr("leave --require-rate out"));
+  }
 }
 
 TEST(RunNccl, AnInterfaceThatIsNotThereIsRefusedWithThoseThatAre) {
