@@ -389,6 +389,13 @@ std::vector<const Instance*> cards_named(const std::string& name) {
                   "; of any other card give --gpu-memory SIZE");
 }
 
+const Instance* known_card(const std::string& name) {
+  const std::vector<CataloguedCard>& all = card_catalogue();
+  const auto found = std::ranges::find_if(
+      all, [&](const CataloguedCard& one) { return is_same_card(one, name); });
+  return found == all.end() ? nullptr : &found->machine;
+}
+
 const Instance& find_card(const std::string& name) {
   return *cards_named(name).front();
 }

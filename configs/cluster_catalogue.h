@@ -72,6 +72,9 @@ bool is_same_card(const CataloguedCard& card, const std::string& name);
 // one name. Throws Error (exit 2) that names the nearest cards or the sizes.
 std::vector<const Instance*> cards_named(const std::string& name);
 
+// The card with the name that its driver gives; nullptr if the table lacks it.
+const Instance* known_card(const std::string& name);
+
 // The first of cards_named().
 const Instance& find_card(const std::string& name);
 

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "configs/options.h"
+#include "configs/yaml/quoted_text.h"
 #include "configs/yaml/shipped_files.h"
 #include "configs/yaml/strict_yaml.h"
 #include "parallel/base/check.h"
@@ -93,26 +94,6 @@ void read_keys(RunConfig& config, const yaml::YamlValue& mapping,
   }
 }
 
-// Texts are always quoted, so that none is read as a number or a comment.
-std::string quoted_text(const std::string& text) {
-  static constexpr char kHex[] = "0123456789abcdef";
-  std::string result = "\"";
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') {
-      result += '\\';
-      result += c;
-    } else if (byte < 0x20 || byte == 0x7f) {
-      result += "\\x";
-      result += kHex[byte / 16];
-      result += kHex[byte % 16];
-    } else {
-      result += c;
-    }
-  }
-  return result + "\"";
-}
-
 }  // namespace
 
 RunConfig parse_run_config(const std::string& text, const std::string& file) {
@@ -134,7 +115,7 @@ std::string to_yaml(const RunConfig& config) {
     const bool below_hyp = option.key.starts_with(kHypPrefix);
     const std::string line =
         (below_hyp ? "  " + option.key.substr(kHypPrefix.size()) : option.key) +
-        ": " + (is_text(option) ? quoted_text(value) : value) + "\n";
+        ": " + (is_text(option) ? yaml::quoted_text(value) : value) + "\n";
     (below_hyp ? hyp : text) += line;
   }
   return text + hyp;

@@ -313,4 +313,34 @@ DeviceChoice choose_devices(const configs::RunConfig& config,
   return choice;
 }
 
+planner::CardSpeed card_of_run(
+    const configs::RunConfig& config, std::span<const Node> nodes,
+    const std::vector<layers::LayerCost>& layers,
+    const std::vector<configs::CardMeasurement>& measurements) {
+  // yolov5s's work for an image of 640 px.
+  constexpr double kFlopsOfImage = 5e10;
+  constexpr double kBytesOfImage = 9e8;
+  if (!computes_on_cards(config.device)) return {};
+  std::map<std::string, planner::CardSpeed> kinds;
+  for (const Node& node : nodes) {
+    for (const int64_t index : node.slot_cards) {
+      const NodeCard* const card = find_card(node, index);
+      if (card == nullptr || kinds.contains(card->name)) continue;
+      kinds[card->name] = planner::with_measurement(
+          planner::speed_of_card(card->name), config, layers, measurements);
+    }
+  }
+  planner::CardSpeed slowest;
+  double most = 0;
+  for (const auto& [name, card] : kinds) {
+    const double seconds =
+        card.time_scale * (kFlopsOfImage / card.flops_for(config) +
+                           kBytesOfImage / card.bytes_per_second);
+    if (seconds <= most) continue;
+    most = seconds;
+    slowest = card;
+  }
+  return slowest;
+}
+
 }  // namespace headroom::coordinator

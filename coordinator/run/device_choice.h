@@ -14,9 +14,12 @@
 #include <string>
 #include <vector>
 
+#include "configs/card_measurements.h"
+#include "configs/layers/layer_cost.h"
 #include "configs/run_config.h"
 #include "coordinator/run/membership.h"
 #include "parallel/base/check.h"
+#include "parallel/planner/card_speed.h"
 
 namespace headroom::coordinator {
 
@@ -60,5 +63,13 @@ struct DeviceChoice {
 // have been chosen by choose_slot_cards.
 DeviceChoice choose_devices(const configs::RunConfig& config,
                             std::span<const Node> nodes);
+
+// The slowest card on which the nodes' workers compute, for plans: a step waits
+// for the slowest. Unknown on the CPU, and if no agent has said which cards
+// there are. REQUIRES: as choose_devices(), and a decided device.
+planner::CardSpeed card_of_run(
+    const configs::RunConfig& config, std::span<const Node> nodes,
+    const std::vector<layers::LayerCost>& layers,
+    const std::vector<configs::CardMeasurement>& measurements);
 
 }  // namespace headroom::coordinator

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "coordinator/run/device_choice.h"
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "parallel/base/utf8.h"
@@ -89,6 +90,11 @@ bool GenerationCycle::has_draining_members() const {
       });
 }
 
+planner::ModelOnCard GenerationCycle::model() const {
+  return {options_.layers, card_of_run(config_, membership_.nodes(),
+                                       options_.layers, options_.measurements)};
+}
+
 // If more workers are starting, waits for them up to restart_wait first.
 std::optional<std::string> GenerationCycle::ask_to_end(TimePoint now) {
   if (leave_requested_) return std::nullopt;
@@ -112,7 +118,7 @@ std::optional<std::string> GenerationCycle::ask_to_end(TimePoint now) {
   if (count == considered_workers_) return std::nullopt;
   considered_workers_ = count;
   const planner::ElasticPlan next =
-      planner::plan_for_workers(config_, *wanted_plan_, count, options_.layers);
+      planner::plan_for_workers(config_, *wanted_plan_, count, model());
   if (!next.plan || next.plan->layout.world_size() <= world_size) {
     return std::nullopt;
   }
@@ -227,7 +233,7 @@ CycleDecision GenerationCycle::after_loss(TimePoint now,
   // No worker is available.
   if (count == 0) return {.kind = Kind::kStop, .reason = there};
   const planner::ElasticPlan next =
-      planner::plan_for_workers(config_, *wanted_plan_, count, options_.layers);
+      planner::plan_for_workers(config_, *wanted_plan_, count, model());
   if (!next.plan) {
     const bool waits =
         now - regrouping_.begin < options_.regrouping.join_timeout;
@@ -285,7 +291,7 @@ CycleDecision GenerationCycle::after_shortage(bool stop_requested) {
   const planner::MemoryShortage shortage =
       shortage_of(regrouping_, generation_.members);
   const planner::Replan next = planner::plan_after_shortage(
-      config_, generation_.plan, shortage, options_.layers);
+      config_, generation_.plan, shortage, model());
   if (!next.plan) {
     return {
         .kind = Kind::kEnd,

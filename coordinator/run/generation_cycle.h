@@ -19,12 +19,14 @@
 #include <string>
 #include <vector>
 
+#include "configs/card_measurements.h"
 #include "configs/layers/layer_cost.h"
 #include "configs/run_config.h"
 #include "coordinator/run/membership.h"
 #include "coordinator/run/quorum.h"
 #include "coordinator/run/regrouping.h"
 #include "parallel/base/check.h"
+#include "parallel/planner/card_speed.h"
 
 namespace headroom::coordinator {
 
@@ -40,6 +42,8 @@ struct RunOptions {
   std::string first_host;
   // The model's layers; empty if the plan does not need them.
   std::vector<layers::LayerCost> layers;
+  // What was measured on cards of any kind, for plans.
+  std::vector<configs::CardMeasurement> measurements = {};
   // The first generation's plan; without it the configuration decides.
   std::optional<plan::Plan> plan = {};
 };
@@ -79,6 +83,9 @@ class GenerationCycle {
         config_(config),
         membership_(membership),
         ending_(ending) {}
+
+  // What is planned: the model, and the slowest card of the present nodes.
+  planner::ModelOnCard model() const;
 
   // Sets the plan for the full number of workers that the run requested.
   void want(const plan::Plan& plan) { wanted_plan_ = plan; }

@@ -23,12 +23,8 @@ constexpr int kFirstWithFp16 = 75;
 // small cards, of capability 7.5 too, have none and are known for NaN in
 // float16.
 bool has_tensor_cores(const wire::NodeCard& card) {
-  const auto& known = configs::card_catalogue();
-  const auto found = std::ranges::find_if(known, [&](const auto& one) {
-    return configs::is_same_card(one, card.name);
-  });
-  return found != known.end() &&
-         found->machine.tensor_teraflops > found->machine.float_teraflops;
+  const configs::Instance* const known = configs::known_card(card.name);
+  return known != nullptr && known->tensor_teraflops > known->float_teraflops;
 }
 
 }  // namespace

@@ -421,7 +421,7 @@ void RunState::form_first_generation(TimePoint now, int workers,
   std::optional<plan::Plan> plan = options_.plan;
   if (!plan) {
     const planner::PlanDecision planned =
-        planner::plan_or_remedy(config_, workers, options_.layers);
+        planner::plan_or_remedy(config_, workers, cycle_.model());
     if (!planned.plan) {
       end(now, static_cast<int>(planned.exit_code),
           {planned.reason + ": " + planned.remedy});

@@ -35,7 +35,7 @@ void RunState::take_float32(TimePoint now, const std::string& why) {
   emit(EventKind::kDevices, -1,
        "precision: fp32, as the check of fp16 failed on " + why, true);
   const planner::PlanDecision planned = planner::plan_or_remedy(
-      config_, cycle_.wanted_plan()->layout.world_size(), options_.layers);
+      config_, cycle_.wanted_plan()->layout.world_size(), cycle_.model());
   if (planned.plan) {
     cycle_.want(*planned.plan);
     return;
@@ -58,7 +58,8 @@ bool RunState::settle_devices(TimePoint now) {
   }
   settled_config_yaml_ = configs::to_yaml(config_);
   emit(EventKind::kDevices, -1,
-       choice.text + (choice.reason.empty() ? "" : ": " + choice.reason));
+       choice.text + (choice.reason.empty() ? "" : ": " + choice.reason) +
+           planner::source_note(cycle_.model().card));
   if (!choice.warning.empty()) {
     emit(EventKind::kDevices, -1, choice.warning, true);
   }

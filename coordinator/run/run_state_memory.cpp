@@ -8,7 +8,7 @@ bool RunState::take_less_host_memory(const Loss& loss) {
   std::optional<planner::HostReplan> next;
   if (cycle_.wanted_plan()) {
     next = planner::plan_after_host_shortage(config_, *cycle_.wanted_plan(),
-                                             options_.layers);
+                                             cycle_.model());
   }
   emit(EventKind::kHostMemory, loss.rank,
        "worker " + loss.worker_id + " on " + loss.hostname + " " + loss.how +

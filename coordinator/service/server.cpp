@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "configs/card_measurements.h"
 #include "coordinator/log/run_log.h"
 #include "coordinator/run/restart_policy.h"
 #include "coordinator/service/connections.h"
@@ -85,6 +86,9 @@ RunOptions run_options(const ServerOptions& options,
                        const std::vector<layers::LayerCost>& layers) {
   RunOptions run;
   run.layers = layers;
+  run.measurements = configs::all_measurements([](const std::string& fault) {
+    log::warn("plans assume the speed of these cards: " + fault);
+  });
   run.quorum.expected_workers = options.expected_workers;
   run.run_directory = options.run_directory;
   run.run_id = wire::draw_token().substr(0, 16);

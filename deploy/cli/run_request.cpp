@@ -243,6 +243,9 @@ configs::Precision settle_as_here(const NodeCards& here, bool only_plans,
   config.precision = choice.precision;
   config.checks_float16 = choice.checks_float16;
   request.devices = choice.text;
+  if (config.command == "train") {
+    request.card = coordinator::card_of_run(config, nodes, {}, {});
+  }
   for (const int64_t card : node.slot_cards) {
     if (card >= 0 && card < std::ssize(here.lines)) {
       request.notes.push_back(here.lines[static_cast<size_t>(card)]);
@@ -382,6 +385,22 @@ plan::Plan plan_within(const std::vector<std::string>& bounds,
     if (bounds.empty() || error.exit_code() != ExitCode::kNoPlan) throw;
     throw Error(error.tag(), joined(bounds, "; ") + ": " + error.text(),
                 error.remedy(), error.exit_code());
+  }
+}
+
+// Takes what was measured on such a card. A file that is wrong does not stop a
+// training.
+void take_measured_speed(const std::vector<layers::LayerCost>& layers,
+                         RunRequest& request) {
+  planner::CardSpeed& card = request.card;
+  if (card.name.empty()) return;
+  try {
+    card = planner::measured_speed(card, request.config, layers);
+    const std::string note = planner::source_note(card);
+    if (!note.empty()) request.notes.push_back("card: " + note.substr(2));
+  } catch (const Error& error) {
+    request.notes.push_back("card: its speed is assumed: " +
+                            std::string(error.what()));
   }
 }
 
@@ -585,6 +604,9 @@ RunRequest make_run_request(const CommandLine& line,
     const std::string precision = coordinator::settle_precision(config, cards);
     if (!precision.empty()) request.notes.push_back(precision);
     automatic = advised_precision(coordinator::choose_precision(config, cards));
+    if (!elsewhere->name.empty()) {
+      request.card = planner::speed_of_card(elsewhere->name);
+    }
   } else {
     automatic = settle_as_here(here, only_plans, request);
   }
@@ -617,7 +639,8 @@ RunRequest make_run_request(const CommandLine& line,
   const auto limits_before = limits_of();
   const std::vector<layers::LayerCost> layers =
       planner::layers_for_plan(config);
-  planner::PlanSearch search(layers);
+  if (!only_plans) take_measured_speed(layers, request);
+  planner::PlanSearch search({layers, request.card});
   const MachineBounds bounds = bound_by_machine(share, search, config);
   // `headroom plan` prints the machine's limits only if they have an effect.
   if (!only_plans || limits_of() != limits_before) {
@@ -665,8 +688,8 @@ RunRequest make_run_request(const CommandLine& line,
     if (line.command == "train" && config.memory_limit > 0) {
       request.notes.push_back("plan: " + plan.reason);
     }
-    if (const auto why = planner::smaller_groups_warning(config, plan, layers,
-                                                         request.remedies)) {
+    if (const auto why = planner::smaller_groups_warning(
+            config, plan, {layers, request.card}, request.remedies)) {
       request.notes.push_back("warning: " + *why);
     }
   }

@@ -15,6 +15,7 @@
 #include "deploy/cli/process/dataset_query.h"
 #include "deploy/cli/process/launcher_environment.h"
 #include "parallel/machine/machine_limits.h"
+#include "parallel/planner/card_speed.h"
 #include "parallel/planner/remedies.h"
 #include "proto/reports.h"
 
@@ -34,6 +35,9 @@ struct RunRequest {
   // The devices that the run computes on: "8 x NVIDIA H100, bf16". If other
   // machines take part, config.device and its precision may still be automatic.
   std::string devices;
+  // The slowest of these devices, for plans; unknown on the CPU, and if only
+  // other machines' agents can say.
+  planner::CardSpeed card;
   std::vector<std::string> notes;  // lines for the user
   // The settings that a remedy may change if no plan fits.
   planner::RemedyScope remedies;

@@ -247,7 +247,8 @@ namespace {
 MixtureLayer mixture_layer(const configs::RunConfig& config,
                            const predict::MemoryByPolicy& bytes,
                            int64_t num_in_flight,
-                           const layers::LayerCost& layer) {
+                           const layers::LayerCost& layer,
+                           const CardSpeed& card) {
   MixtureLayer result;
   for (const plan::ActivationPolicy policy :
        {plan::ActivationPolicy::kKeep, plan::ActivationPolicy::kLean,
@@ -255,7 +256,7 @@ MixtureLayer mixture_layer(const configs::RunConfig& config,
     const predict::LayerMemory& cost = bytes[static_cast<size_t>(policy)];
     MixtureLayer::Choice choice;
     choice.policy = policy;
-    choice.seconds = planned_work(config, layer, policy);
+    choice.seconds = planned_work(config, layer, policy, card);
     choice.kept_bytes = num_in_flight * cost.kept_bytes;
     choice.busy_bytes = (num_in_flight - 1) * cost.kept_bytes + cost.peak_bytes;
     result.choices.push_back(choice);
@@ -268,6 +269,7 @@ MixtureLayer mixture_layer(const configs::RunConfig& config,
 double mix_activations(const configs::RunConfig& config, PlanMemory& memory,
                        plan::Plan& plan) {
   const std::vector<layers::LayerCost>& layers = memory.layers();
+  const CardSpeed& card = memory.model().card;
   HEADROOM_CHECK(plan.activation_policies.size() == layers.size(),
                  "a plan that does not say what layers keep");
   predict::MemoryRequest whole = predict::memory_request(config, plan, layers);
@@ -289,8 +291,9 @@ double mix_activations(const configs::RunConfig& config, PlanMemory& memory,
     MixtureRequest request;
     request.limit_bytes = config.memory_limit;
     for (size_t layer = begin; layer < end; ++layer) {
-      request.layers.push_back(mixture_layer(
-          config, bytes[layer - begin], part.num_in_flight, layers[layer]));
+      request.layers.push_back(mixture_layer(config, bytes[layer - begin],
+                                             part.num_in_flight, layers[layer],
+                                             card));
     }
     request.peak_bytes = [&](const ActivationPolicies& policies) {
       set(policies);

@@ -12,15 +12,15 @@ constexpr int kMostPricedProcesses = 64;
 
 }  // namespace
 
-std::vector<OtherLayout> other_layouts(
-    const configs::RunConfig& config, const plan::Plan& plan,
-    const std::vector<layers::LayerCost>& layers) {
+std::vector<OtherLayout> other_layouts(const configs::RunConfig& config,
+                                       const plan::Plan& plan,
+                                       const ModelOnCard& model) {
   const bool are_priced = plan.layout.world_size() <= kMostPricedProcesses;
   std::optional<double> seconds;
   if (are_priced && plan.backend != plan::Backend::kNccl) {
-    seconds = plan_time(config, plan, layers).total();
+    seconds = plan_time(config, plan, model).total();
   }
-  PlanSearch search(layers);
+  PlanSearch search(model);
   std::vector<OtherLayout> others;
   for (const plan::ParallelLayout& layout :
        plan::layouts_of(plan.layout.world_size())) {
@@ -38,7 +38,7 @@ std::vector<OtherLayout> other_layouts(
           fullest_rank_bytes(*decision.plan);
       if (seconds) {
         other.cost->relative_time =
-            plan_time(asked, *decision.plan, layers).total() / *seconds;
+            plan_time(asked, *decision.plan, model).total() / *seconds;
       }
     }
   }

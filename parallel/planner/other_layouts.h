@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "configs/layers/layer_cost.h"
 #include "configs/run_config.h"
 #include "parallel/plan/layout.h"
 #include "parallel/plan/plan.h"
+#include "parallel/planner/card_speed.h"
 
 namespace headroom::planner {
 
@@ -29,9 +29,9 @@ struct OtherLayout {
 // Returns all layouts except the plan's. Above 64 processes the layouts have no
 // cost, because computing it would take long. REQUIRES: a plan that
 // choose_plan() returned for `config` and these layers.
-std::vector<OtherLayout> other_layouts(
-    const configs::RunConfig& config, const plan::Plan& plan,
-    const std::vector<layers::LayerCost>& layers);
+std::vector<OtherLayout> other_layouts(const configs::RunConfig& config,
+                                       const plan::Plan& plan,
+                                       const ModelOnCard& model);
 
 // The answer as text: "possible: 1.79 GiB in the fullest process, 1.10 times
 // this plan's step time, as predicted", or "refused: ...".

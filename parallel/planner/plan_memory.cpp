@@ -107,7 +107,7 @@ int64_t PlanMemory::bytes(const Ranks& ranks, Part part, int rank) {
 }
 
 void PlanMemory::set_bytes(const configs::RunConfig& config, plan::Plan& plan) {
-  Ranks ranks(predict::memory_request(config, plan, layers_));
+  Ranks ranks(predict::memory_request(config, plan, model_.layers));
   const int64_t limit = config.memory_limit > 0
                             ? config.memory_limit
                             : std::numeric_limits<int64_t>::max();
@@ -132,7 +132,7 @@ void PlanMemory::set_bytes(const configs::RunConfig& config, plan::Plan& plan) {
     const auto [known, is_new] = host_bytes.try_emplace(ranks.kind_of(rank));
     if (is_new) {
       known->second =
-          predict::host_memory(config, plan, layers_,
+          predict::host_memory(config, plan, model_.layers,
                                plan::coordinates_of(plan.layout, rank))
               .total_bytes();
     }
@@ -172,7 +172,7 @@ std::vector<int64_t> PlanMemory::peak_bytes(
 
 MemoryFit PlanMemory::fit(const configs::RunConfig& config,
                           const plan::Plan& plan) {
-  Ranks ranks(predict::memory_request(config, plan, layers_));
+  Ranks ranks(predict::memory_request(config, plan, model_.layers));
   ranks.set_validation_images(
       std::min<int64_t>(1, predict::validation_batch_size(config)));
   std::set<RankKind> kinds;
@@ -195,7 +195,7 @@ MemoryFit PlanMemory::fit(const configs::RunConfig& config,
 std::vector<int64_t> PlanMemory::stage_begins(const configs::RunConfig& config,
                                               const plan::Plan& plan) {
   const predict::MemoryRequest request =
-      predict::memory_request(config, plan, layers_);
+      predict::memory_request(config, plan, model_.layers);
   Question question = {request, Part::kStages};
   question.request.layers.clear();
   const auto known = stages_.find(question);

@@ -19,6 +19,7 @@
 #include "configs/layers/layer_cost.h"
 #include "configs/run_config.h"
 #include "parallel/plan/plan.h"
+#include "parallel/planner/card_speed.h"
 #include "parallel/predict/memory_request.h"
 
 namespace headroom::planner {
@@ -30,10 +31,10 @@ enum class MemoryFit { kFits, kStepTooLarge, kStateTooLarge };
 
 class PlanMemory {
  public:
-  explicit PlanMemory(const std::vector<layers::LayerCost>& layers)
-      : layers_(layers) {}
+  explicit PlanMemory(const ModelOnCard& model) : model_(model) {}
 
-  const std::vector<layers::LayerCost>& layers() const { return layers_; }
+  const std::vector<layers::LayerCost>& layers() const { return model_.layers; }
+  const ModelOnCard& model() const { return model_; }
 
   // Completes a plan whose layout, batches and policies are chosen: sets how
   // many validation images fit at once, and each rank's predicted bytes.
@@ -71,7 +72,7 @@ class PlanMemory {
   int64_t bytes(const Ranks& ranks, Part part, int rank);
   std::vector<plan::PhaseBytes> phase_bytes(const Ranks& ranks);
 
-  const std::vector<layers::LayerCost>& layers_;
+  const ModelOnCard model_;
   std::unordered_map<Question, int64_t, Hash> bytes_;
   std::unordered_map<Question, std::vector<int64_t>, Hash> stages_;
 };

@@ -290,7 +290,7 @@ class FitSearch {
   }
 
   double seconds_of(const RunConfig& trial, const plan::Plan& plan) const {
-    return plan_time(trial, plan, memory_.layers()).total();
+    return plan_time(trial, plan, memory_.model()).total();
   }
 
   void add_bytes(PlanDecision& decision) const {
@@ -379,9 +379,10 @@ std::string others_text(const std::vector<LayoutPlan>& plans,
 // The fastest of the plans that `plan_of` finds for the layouts of all workers;
 // no value if no layout has a plan.
 template <typename PlanOf>
-std::optional<PlanDecision> fastest_layout(
-    const RunConfig& config, int world_size,
-    const std::vector<layers::LayerCost>& layers, const PlanOf& plan_of) {
+std::optional<PlanDecision> fastest_layout(const RunConfig& config,
+                                           int world_size,
+                                           const ModelOnCard& model,
+                                           const PlanOf& plan_of) {
   const std::vector<plan::ParallelLayout> layouts =
       plan::layouts_of(world_size);
   std::vector<LayoutPlan> plans;
@@ -392,7 +393,7 @@ std::optional<PlanDecision> fastest_layout(
     if (!found || !found->plan) continue;
     LayoutPlan one = {*std::move(found)};
     const plan::Plan& plan = *one.decision.plan;
-    const predict::StepEstimate step = plan_time(config, plan, layers);
+    const predict::StepEstimate step = plan_time(config, plan, model);
     one.seconds = step.total();
     one.exchanges_far = exchanges_far(config, plan);
     one.statistics = statistics_text(step);
@@ -432,7 +433,7 @@ PlanDecision best_without_limit(const RunConfig& config, int world_size,
       return std::optional(requested_plan(trial, world_size, memory));
     };
     if (auto found =
-            fastest_layout(config, world_size, memory.layers(), plan_of)) {
+            fastest_layout(config, world_size, memory.model(), plan_of)) {
       decision = *std::move(found);
     }
   }
@@ -448,7 +449,7 @@ PlanDecision best_within_limit(const RunConfig& config, int world_size,
   };
   if (!config.layout && world_size > 1) {
     if (auto found =
-            fastest_layout(config, world_size, memory.layers(), best_if_any)) {
+            fastest_layout(config, world_size, memory.model(), best_if_any)) {
       return *found;
     }
   }

@@ -33,6 +33,7 @@
 #include "configs/layers/layer_cost.h"
 #include "configs/run_config.h"
 #include "parallel/plan/plan.h"
+#include "parallel/planner/card_speed.h"
 #include "parallel/planner/plan_memory.h"
 #include "parallel/planner/requested_plan.h"
 
@@ -40,12 +41,12 @@ namespace headroom::planner {
 
 class PlanSearch {
  public:
-  explicit PlanSearch(const std::vector<layers::LayerCost>& layers)
-      : memory_(layers) {}
+  explicit PlanSearch(const ModelOnCard& model) : memory_(model) {}
 
   const std::vector<layers::LayerCost>& layers() const {
     return memory_.layers();
   }
+  const ModelOnCard& model() const { return memory_.model(); }
 
   // Returns the preferred plan that fits, with its predicted bytes; or a
   // refusal if no plan fits. A refusal with exit code 3 names the bytes of the

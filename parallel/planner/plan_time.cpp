@@ -31,11 +31,6 @@ constexpr double kNetworkShare = 0.85;
 // the cores of both processes busy equally long.
 constexpr double kWorkOfCore = 1.1e11;
 
-// The card that plans assume. `headroom plan` for machines that are not here
-// and a run on them must choose the same plan, so this does not depend on the
-// cards; their speeds matter to a choice only relative to each other.
-constexpr const char* kPlannedCard = "A100 80GB";
-
 // Counts the layer's sums over ranks and its exchanges of neighbouring rows.
 void count_exchanges(const layers::LayerProgram& program,
                      predict::TimedLayer& layer) {
@@ -57,28 +52,29 @@ plan::ActivationPolicy policy_of(const plan::Plan& plan, size_t layer) {
 // block reads and writes its two kept maps about 14 times.
 constexpr double kBytesPerKeptElement = 14;
 
-bool is_short(const configs::RunConfig& config) {
-  return config.precision == configs::Precision::kBf16 ||
-         config.precision == configs::Precision::kFp16;
-}
-
 // Seconds that a card needs for one pixel of one image under the policy. The
 // multiply-adds run at the card's speed in this precision, and backward has
 // twice those of forward. The feature maps are read and written at the speed of
 // the card's memory. On an H200, float32 is 3 % slower than this, TF32 1 %. A
 // policy that saves memory lengthens the time by the same factor as on a
-// processor core.
+// processor core. What was measured on the card (time_scale) corrects the sum.
 double seconds_on_card(const layers::LayerCost& layer,
                        plan::ActivationPolicy policy,
                        const configs::RunConfig& config,
                        const CardSpeed& card) {
   const double flops = 2 * 3 * layer.multiply_adds_per_pixel;
-  const double bytes = (is_short(config) ? 1 : 2) * kBytesPerKeptElement *
+  const double bytes = (has_short_maps(config) ? 1 : 2) * kBytesPerKeptElement *
                        layer.kept_elements_per_pixel;
   const double kept = layer_work(layer, plan::ActivationPolicy::kKeep);
   const double leaner = kept == 0 ? 1 : layer_work(layer, policy) / kept;
-  return leaner * (flops / (kFlopsShare * card.flops_for(config)) +
-                   bytes / (kBytesShare * card.bytes_per_second));
+  return card.time_scale * leaner *
+         (flops / (kFlopsShare * card.flops_for(config)) +
+          bytes / (kBytesShare * card.bytes_per_second));
+}
+
+const CardSpeed& planned_card(const CardSpeed& card) {
+  static const CardSpeed usual = speed_of_card("");
+  return card.is_known() ? card : usual;
 }
 
 predict::DeviceSpeed planned_speed(const configs::RunConfig& config) {
@@ -99,9 +95,11 @@ predict::DeviceSpeed planned_speed(const configs::RunConfig& config) {
 }
 
 // The request to the time model for plan_time(), without the image size.
-predict::TimeRequest time_request(
-    const configs::RunConfig& config, const plan::Plan& plan,
-    const std::vector<layers::LayerCost>& layers) {
+predict::TimeRequest time_request(const configs::RunConfig& config,
+                                  const plan::Plan& plan,
+                                  const ModelOnCard& model) {
+  const std::vector<layers::LayerCost>& layers = model.layers;
+  const CardSpeed& card = planned_card(model.card);
   predict::TimeRequest request;
   request.plan = plan;
   request.global_batch_size = config.global_batch_size;
@@ -110,7 +108,7 @@ predict::TimeRequest time_request(
   for (size_t i = 0; i < layers.size(); ++i) {
     const layers::LayerCost& layer = layers[i];
     predict::TimedLayer part;
-    part.work_per_pixel = planned_work(config, layer, policy_of(plan, i));
+    part.work_per_pixel = planned_work(config, layer, policy_of(plan, i), card);
     part.parameters = layer.parameters;
     part.channels = layer.channels;
     part.stride = layer.stride;
@@ -155,19 +153,13 @@ double validated_images_per_second(const configs::RunConfig& config,
                                    const std::vector<layers::LayerCost>& layers,
                                    const ForecastBasis& basis) {
   constexpr double kPasses = 3;
-  if (basis.card.flops_per_second == 0) {
+  if (!basis.card.is_known()) {
     return kPasses * *basis.images_per_second;
   }
   configs::RunConfig wide = config;
   wide.precision = configs::Precision::kFp32;
   wide.tf32 = false;
-  double seconds = 0;
-  for (const layers::LayerCost& layer : layers) {
-    seconds +=
-        seconds_on_card(layer, plan::ActivationPolicy::kKeep, wide, basis.card);
-  }
-  return kPasses / (seconds * configs::mean_pixels(
-                                  config, layers::largest_stride(layers)));
+  return kPasses / layer_seconds(wide, layers, basis.card);
 }
 
 // Sets each layer's work per pixel in seconds.
@@ -211,18 +203,28 @@ double layer_work(const layers::LayerCost& layer,
 
 double planned_work(const configs::RunConfig& config,
                     const layers::LayerCost& layer,
-                    plan::ActivationPolicy policy) {
-  static const CardSpeed card = card_speed(configs::find_card(kPlannedCard));
+                    plan::ActivationPolicy policy, const CardSpeed& card) {
   return computes_on_cards(config.device)
-             ? seconds_on_card(layer, policy, config, card)
+             ? seconds_on_card(layer, policy, config, planned_card(card))
              : layer_work(layer, policy);
+}
+
+double layer_seconds(const configs::RunConfig& config,
+                     const std::vector<layers::LayerCost>& layers,
+                     const CardSpeed& card) {
+  double seconds = 0;
+  for (const layers::LayerCost& layer : layers) {
+    seconds +=
+        seconds_on_card(layer, plan::ActivationPolicy::kKeep, config, card);
+  }
+  return seconds * configs::mean_pixels(config, layers::largest_stride(layers));
 }
 
 predict::StepEstimate plan_time(const configs::RunConfig& config,
                                 const plan::Plan& plan,
-                                const std::vector<layers::LayerCost>& layers) {
-  const int64_t stride = layers::largest_stride(layers);
-  predict::TimeRequest request = time_request(config, plan, layers);
+                                const ModelOnCard& model) {
+  const int64_t stride = layers::largest_stride(model.layers);
+  predict::TimeRequest request = time_request(config, plan, model);
   // A multi-scale run uses each of its sizes equally often.
   const std::vector<configs::InputSize> sizes =
       configs::input_sizes(config, stride);
@@ -261,21 +263,6 @@ std::string statistics_text(const predict::StepEstimate& step) {
              " exchanges of statistics a step, predicted at ",
              std::lround(100 * step.statistics / step.total()),
              " % of its time");
-}
-
-double CardSpeed::flops_for(const configs::RunConfig& config) const {
-  if (is_short(config)) return flops_per_second;
-  // TF32 has half the speed of 16-bit types.
-  return config.tf32 && has_tf32 ? flops_per_second / 2
-                                 : float_flops_per_second;
-}
-
-CardSpeed card_speed(const configs::Instance& instance) {
-  constexpr int kFirstWithTf32 = 80;
-  return {.flops_per_second = instance.tensor_teraflops * 1e12,
-          .float_flops_per_second = instance.float_teraflops * 1e12,
-          .bytes_per_second = instance.memory_gigabytes_per_second * 1e9,
-          .has_tf32 = instance.compute_capability >= kFirstWithTf32};
 }
 
 predict::Link link_inside(const configs::Instance& instance) {
@@ -376,14 +363,14 @@ predict::StepForecast plan_forecast(
   const bool is_nccl = plan.backend == plan::Backend::kNccl;
   const bool is_on_cards = computes_on_cards(config.device);
   predict::ForecastRequest request;
-  request.step = time_request(config, plan, layers);
+  request.step = time_request(config, plan, {layers, basis.card});
   request.machines = basis.machines;
   request.overlaps = is_nccl || basis.machines.number > 1;
   request.has_hierarchy = is_nccl;
   request.is_on_cards = is_on_cards;
   request.replays_graphs = is_on_cards && config.cuda_graphs;
   request.seconds_beside_layers =
-      basis.images_per_second ? 0 : kSecondsBesideLayers;
+      basis.images_per_second ? 0 : basis.card.seconds_beside_layers;
   request.loaded_images_per_second =
       loaded_images_per_second(config, layers, basis);
   time_layers(config, plan, layers, basis, configs::mean_pixels(config, stride),

@@ -11,6 +11,7 @@
 #include "configs/layers/layer_cost.h"
 #include "configs/run_config.h"
 #include "parallel/plan/plan.h"
+#include "parallel/planner/card_speed.h"
 #include "parallel/predict/forecast.h"
 #include "parallel/predict/time_model.h"
 
@@ -21,19 +22,18 @@ namespace headroom::planner {
 double layer_work(const layers::LayerCost& layer,
                   plan::ActivationPolicy policy);
 
-// layer_work() in a unit that fits the run's device: on cards, seconds of an
-// assumed card.
+// layer_work() in a unit that fits the run's device: on cards, seconds.
 double planned_work(const configs::RunConfig& config,
                     const layers::LayerCost& layer,
-                    plan::ActivationPolicy policy);
+                    plan::ActivationPolicy policy, const CardSpeed& card);
 
 // Predicts a step's time (parallel/predict/time_model.h), assuming that each
-// rank is a core of a current server processor, or on cards an A100, and that
-// all ranks are on one host, or connected by the run's network if its speed was
+// rank is a core of a current server processor, or `model.card`, and that all
+// ranks are on one host, or connected by the run's network if its speed was
 // measured. REQUIRES: a plan that the planner accepted for `config`.
 predict::StepEstimate plan_time(const configs::RunConfig& config,
                                 const plan::Plan& plan,
-                                const std::vector<layers::LayerCost>& layers);
+                                const ModelOnCard& model);
 
 // The time of such a step if `ranks` ranks with `threads` threads each share
 // `cores` cores. More processes than cores gain nothing: a rank computes with
@@ -67,32 +67,20 @@ predict::Link link_between(const configs::Instance& instance);
 // REQUIRES: ranks >= 1; the ranks fill whole machines, or fit in one machine.
 predict::Machines machines_of(const configs::Instance& instance, int64_t ranks);
 
-// Peaks of a card.
-struct CardSpeed {
-  double flops_per_second = 0;        // 16-bit tensor cores, dense
-  double float_flops_per_second = 0;  // float32 without tensor cores
-  double bytes_per_second = 0;        // memory bandwidth
-  bool has_tf32 = true;  // whether --tf32 is computed on tensor cores
+// The seconds that the layers take for one image of the run on this card,
+// without recomputation.
+double layer_seconds(const configs::RunConfig& config,
+                     const std::vector<layers::LayerCost>& layers,
+                     const CardSpeed& card);
 
-  // The peak in the run's precision.
-  double flops_for(const configs::RunConfig& config) const;
-};
-CardSpeed card_speed(const configs::Instance& instance);
-
-// The shares of a CardSpeed that training is assumed to reach.
-inline constexpr double kFlopsShare = 0.4;
-inline constexpr double kBytesShare = 0.6;
-// Assumed seconds of a step on a card outside its layers: loss, optimizer, and
-// kernel launches that do not overlap with other work.
-inline constexpr double kSecondsBesideLayers = 2e-3;
 // How many mosaic samples of 640 px one processor core makes from JPEG files
 // per second (benchmark_loader).
 inline constexpr double kSamplesPerCore = 80;
 
 struct ForecastBasis {
   predict::Machines machines;
-  // Measured images per second of one card or process that trains alone on its
-  // share of this batch. If empty, `card` is used.
+  // Images per second of one card or process that trains alone on its share of
+  // this batch, as the user measured it. If empty, `card` is used.
   std::optional<double> images_per_second;
   CardSpeed card;
   // cores per machine; 0 if loaders never limit the speed

@@ -6,14 +6,14 @@
 namespace headroom::planner {
 
 PlanDecision choose_plan(const configs::RunConfig& config, int world_size,
-                         const std::vector<layers::LayerCost>& layers) {
-  return PlanSearch(layers).best(config, world_size);
+                         const ModelOnCard& model) {
+  return PlanSearch(model).best(config, world_size);
 }
 
 PlanDecision plan_or_remedy(const configs::RunConfig& config, int world_size,
-                            const std::vector<layers::LayerCost>& layers,
+                            const ModelOnCard& model,
                             const RemedyScope& scope) {
-  PlanSearch search(layers);
+  PlanSearch search(model);
   return plan_or_remedy(config, world_size, search, scope);
 }
 
@@ -28,9 +28,8 @@ PlanDecision plan_or_remedy(const configs::RunConfig& config, int world_size,
 }
 
 plan::Plan plan_or_throw(const configs::RunConfig& config, int world_size,
-                         const std::vector<layers::LayerCost>& layers,
-                         const RemedyScope& scope) {
-  PlanSearch search(layers);
+                         const ModelOnCard& model, const RemedyScope& scope) {
+  PlanSearch search(model);
   return plan_or_throw(config, world_size, search, scope);
 }
 
@@ -43,8 +42,7 @@ plan::Plan plan_or_throw(const configs::RunConfig& config, int world_size,
 }
 
 void require_plan_on_some_device(const configs::RunConfig& config,
-                                 int world_size,
-                                 const std::vector<layers::LayerCost>& layers,
+                                 int world_size, const ModelOnCard& model,
                                  const RemedyScope& scope) {
   if (is_automatic_device(config.device)) {
     configs::RunConfig on_cards = config;
@@ -52,9 +50,9 @@ void require_plan_on_some_device(const configs::RunConfig& config,
     if (on_cards.precision == configs::Precision::kAuto) {
       on_cards.precision = configs::Precision::kBf16;
     }
-    if (choose_plan(on_cards, world_size, layers).plan) return;
+    if (choose_plan(on_cards, world_size, model).plan) return;
   }
-  plan_or_throw(config, world_size, layers, scope);
+  plan_or_throw(config, world_size, model, scope);
 }
 
 }  // namespace headroom::planner

@@ -76,9 +76,10 @@ int bytes_of(configs::Precision precision) {
 
 // A model that is not the run's, and the search of plans for it.
 struct OtherModel {
-  explicit OtherModel(const RunConfig& config) : layers(model_layers(config)) {}
+  OtherModel(const RunConfig& config, const CardSpeed& card)
+      : layers(model_layers(config)), search({layers, card}) {}
   const std::vector<layers::LayerCost> layers;
-  PlanSearch search{layers};
+  PlanSearch search;
 };
 
 class RemedySearch {
@@ -148,7 +149,8 @@ class RemedySearch {
 
   PlanSearch& search_of(const RunConfig& trial) {
     if (trial.cfg == config_.cfg) return search_;
-    return models_.try_emplace(trial.cfg, trial).first->second.search;
+    return models_.try_emplace(trial.cfg, trial, search_.model().card)
+        .first->second.search;
   }
 
   int64_t threads_of(const RunConfig& trial, int world_size) const {
@@ -156,9 +158,9 @@ class RemedySearch {
   }
 
   double seconds_of(const RunConfig& trial, const plan::Plan& plan) {
-    const std::vector<layers::LayerCost>& layers = search_of(trial).layers();
-    if (scope_.seconds_of) return scope_.seconds_of(trial, plan, layers);
-    const predict::StepEstimate step = plan_time(trial, plan, layers);
+    const ModelOnCard& model = search_of(trial).model();
+    if (scope_.seconds_of) return scope_.seconds_of(trial, plan, model.layers);
+    const predict::StepEstimate step = plan_time(trial, plan, model);
     const int ranks = plan.layout.world_size();
     return scope_.cores == 0
                ? step.total()
@@ -610,12 +612,13 @@ std::vector<Remedy> find_remedies(const configs::RunConfig& config,
   return RemedySearch(config, world_size, search, scope).run();
 }
 
-std::vector<Remedy> remedies_for_groups(
-    const configs::RunConfig& config, int world_size,
-    const std::vector<layers::LayerCost>& layers, const RemedyScope& scope) {
+std::vector<Remedy> remedies_for_groups(const configs::RunConfig& config,
+                                        int world_size,
+                                        const ModelOnCard& model,
+                                        const RemedyScope& scope) {
   configs::RunConfig usual = config;
   usual.batch_norm_rule = batch_norm_rule(config);
-  PlanSearch search(layers);
+  PlanSearch search(model);
   std::vector<Remedy> remedies =
       find_remedies(usual, world_size, search, scope);
   // A smaller batch has no place here, because it would have other groups.
@@ -627,7 +630,7 @@ std::vector<Remedy> remedies_for_groups(
 
 std::optional<std::string> smaller_groups_warning(
     const configs::RunConfig& config, const plan::Plan& plan,
-    const std::vector<layers::LayerCost>& layers, const RemedyScope& scope) {
+    const ModelOnCard& model, const RemedyScope& scope) {
   if (!shrinks_groups(config, plan)) return std::nullopt;
   const int64_t batch = config.global_batch_size;
   const int world_size = plan.layout.world_size();
@@ -639,7 +642,7 @@ std::optional<std::string> smaller_groups_warning(
       " within ", format_bytes(config.memory_limit),
       ". Statistics of fewer images are noisier: the weights become others, "
       "often less accurate ones. To keep the usual groups, ",
-      remedies_text(remedies_for_groups(config, world_size, layers, scope),
+      remedies_text(remedies_for_groups(config, world_size, model, scope),
                     scope));
 }
 

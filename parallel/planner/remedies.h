@@ -32,6 +32,7 @@
 #include "configs/layers/layer_cost.h"
 #include "configs/run_config.h"
 #include "parallel/plan/plan.h"
+#include "parallel/planner/card_speed.h"
 #include "parallel/planner/plan_search.h"
 
 namespace headroom::planner {
@@ -107,15 +108,16 @@ std::vector<Remedy> find_remedies(const configs::RunConfig& config,
 
 // Changes with which the usual batch-norm groups fit. REQUIRES: layers;
 // shrinks_groups() is true for the request's plan.
-std::vector<Remedy> remedies_for_groups(
-    const configs::RunConfig& config, int world_size,
-    const std::vector<layers::LayerCost>& layers, const RemedyScope& scope);
+std::vector<Remedy> remedies_for_groups(const configs::RunConfig& config,
+                                        int world_size,
+                                        const ModelOnCard& model,
+                                        const RemedyScope& scope);
 
 // A warning that the plan has smaller groups than usual, with their effect and
 // changes that avoid them; no value if the groups are not smaller.
 std::optional<std::string> smaller_groups_warning(
     const configs::RunConfig& config, const plan::Plan& plan,
-    const std::vector<layers::LayerCost>& layers, const RemedyScope& scope);
+    const ModelOnCard& model, const RemedyScope& scope);
 
 // The flags to change, as in "--activations offload".
 std::string flags_text(const Remedy& remedy);

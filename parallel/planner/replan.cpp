@@ -40,10 +40,10 @@ std::string given_text(const configs::RunConfig& config, bool layout,
 class ReplanSearch {
  public:
   ReplanSearch(const configs::RunConfig& config, const plan::Plan& failed,
-               int64_t bound, const std::vector<layers::LayerCost>& layers)
+               int64_t bound, const ModelOnCard& model)
       : request_(config),
         world_size_(failed.layout.world_size()),
-        search_(layers) {
+        search_(model) {
     request_.memory_limit = bound;
     request_.batch_norm_rule = failed.batch_norm_rule();
     request_.micro_batch_size = 0;
@@ -207,16 +207,16 @@ int64_t leanest_bytes(const configs::RunConfig& config, const plan::Plan& plan,
 Replan plan_after_shortage(const configs::RunConfig& config,
                            const plan::Plan& failed,
                            const MemoryShortage& shortage,
-                           const std::vector<layers::LayerCost>& layers) {
-  if (layers.empty()) {
+                           const ModelOnCard& model) {
+  if (model.layers.empty()) {
     return {std::nullopt,
             "the model cannot be read where the coordinator runs, so there is "
             "no other plan; use more --processes, or a smaller --img",
             ""};
   }
-  const int64_t needed = leanest_bytes(config, failed, layers);
+  const int64_t needed = leanest_bytes(config, failed, model.layers);
   const int64_t bound = bound_of(needed, shortage);
-  ReplanSearch search(config, failed, bound, layers);
+  ReplanSearch search(config, failed, bound, model);
   if (auto plan = search.run(false, false)) {
     plan->reason =
         "instead of " + plan::to_string(failed.layout) +
@@ -235,12 +235,12 @@ Replan plan_after_shortage(const configs::RunConfig& config,
 
 std::optional<HostReplan> plan_after_host_shortage(
     const configs::RunConfig& config, const plan::Plan& failed,
-    const std::vector<layers::LayerCost>& layers) {
-  if (layers.empty()) return std::nullopt;
+    const ModelOnCard& model) {
+  if (model.layers.empty()) return std::nullopt;
   HostReplan next{config.host_memory_limit, config.memory_limit,
                   config.memory_limit_is_machines, failed, ""};
   const predict::HostMemory loaders =
-      predict::host_memory(config, failed, layers, {});
+      predict::host_memory(config, failed, model.layers, {});
   const int64_t had = loaders.total_bytes();
   const int64_t loader_bytes = std::max(had / 4, loaders.least_bytes_unseen());
   // The limit also bounds the file of offloaded tensors, whose size is unknown.
@@ -257,11 +257,10 @@ std::optional<HostReplan> plan_after_host_shortage(
     configs::RunConfig bounded = config;
     bounded.memory_limit_is_machines = true;
     const int64_t tensors = fullest_rank_bytes(failed);
-    const int64_t leanest = leanest_bytes(bounded, failed, layers);
+    const int64_t leanest = leanest_bytes(bounded, failed, model.layers);
     for (const int64_t bound : {tensors / 4 * 3, leanest}) {
       if (bound >= tensors) continue;
-      auto plan =
-          ReplanSearch(bounded, failed, bound, layers).run(false, false);
+      auto plan = ReplanSearch(bounded, failed, bound, model).run(false, false);
       if (!plan || fullest_rank_bytes(*plan) >= tensors) continue;
       if (next.host_memory_limit > 0 && plan::offloads(*plan)) continue;
       next.memory_limit = bound;
@@ -280,7 +279,7 @@ std::optional<HostReplan> plan_after_host_shortage(
 
 ElasticPlan plan_for_workers(const configs::RunConfig& config,
                              const plan::Plan& wanted, int workers,
-                             const std::vector<layers::LayerCost>& layers) {
+                             const ModelOnCard& model) {
   HEADROOM_CHECK(workers >= 1, cat(workers, " workers"));
   const int asked = wanted.layout.world_size();
   const bool keeps = workers == asked || (workers > asked && config.layout);
@@ -288,7 +287,7 @@ ElasticPlan plan_for_workers(const configs::RunConfig& config,
   configs::RunConfig open = config;
   open.layout.reset();
   open.batch_norm_rule = wanted.batch_norm_rule();
-  PlanSearch search(layers);
+  PlanSearch search(model);
   ElasticPlan found;
   for (int count = workers; count >= 1 && !found.plan; --count) {
     if (count == asked) return {wanted, wanted.reason};

@@ -25,6 +25,7 @@
 #include "configs/run_config.h"
 #include "parallel/base/memory_shortfall.h"
 #include "parallel/plan/plan.h"
+#include "parallel/planner/card_speed.h"
 
 namespace headroom::planner {
 
@@ -56,12 +57,11 @@ struct Replan {
   std::string resume_flags;
 };
 
-// `layers` may be empty if the model could not be read: then the result has no
-// plan.
+// `model` has no layers if it could not be read: then the result has no plan.
 Replan plan_after_shortage(const configs::RunConfig& config,
                            const plan::Plan& failed,
                            const MemoryShortage& shortage,
-                           const std::vector<layers::LayerCost>& layers);
+                           const ModelOnCard& model);
 
 // How a run continues after the kernel killed a worker because the host's
 // memory ran out. The loaders get a quarter of their possible memory, but at
@@ -82,7 +82,7 @@ struct HostReplan {
 // No value if nothing can become smaller, or the model could not be read.
 std::optional<HostReplan> plan_after_host_shortage(
     const configs::RunConfig& config, const plan::Plan& failed,
-    const std::vector<layers::LayerCost>& layers);
+    const ModelOnCard& model);
 
 struct ElasticPlan {
   std::optional<plan::Plan> plan;
@@ -101,6 +101,6 @@ struct ElasticPlan {
 // REQUIRES: workers >= 1.
 ElasticPlan plan_for_workers(const configs::RunConfig& config,
                              const plan::Plan& wanted, int workers,
-                             const std::vector<layers::LayerCost>& layers);
+                             const ModelOnCard& model);
 
 }  // namespace headroom::planner

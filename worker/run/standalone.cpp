@@ -145,6 +145,18 @@ void settle_value_range(configs::RunConfig& config) {
   log::info("range: " + config.value_range + ", measured as data.yaml asks");
 }
 
+// The speed of the card that the run is on, for its plan; unknown on the CPU.
+planner::CardSpeed card_of(const configs::RunConfig& config) {
+  if (!computes_on_cards(config.device)) return {};
+  const std::vector<int> named = parse_device_list(config.device);
+  const int index = named.empty() ? 0 : named.front();
+  const devices::DevicePlugin plugin =
+      devices::load_device_plugin(devices::device_plugin_path());
+  // A card that is missing is refused when the run begins.
+  if (plugin.api == nullptr || index >= plugin.api->device_count()) return {};
+  return planner::speed_of_card(plugin.api->describe(index).name);
+}
+
 // Makes the plan that `headroom plan` would make for one process.
 plan::Plan make_plan(configs::RunConfig& config) {
   if (config.processes > 1) {
@@ -157,8 +169,11 @@ plan::Plan make_plan(configs::RunConfig& config) {
       !config.synthetic_input) {
     count_labels(config);
   }
-  return planner::plan_or_throw(config, /*world_size=*/1,
-                                planner::layers_for_plan(config));
+  const std::vector<layers::LayerCost> layers =
+      planner::layers_for_plan(config);
+  return planner::plan_or_throw(
+      config, /*world_size=*/1,
+      {layers, planner::measured_speed(card_of(config), config, layers)});
 }
 
 plan::Plan plan_of(const configs::StandaloneRequest& request,

@@ -193,8 +193,9 @@ int plan_command(const CommandLine& asked) {
   if (!sweep.empty()) {
     say_machines();
     say_notes(line, request);
-    const auto cells = sweep_plans(request.config, world_size,
-                                   parse_sweep(sweep, request.config));
+    const auto cells =
+        sweep_plans(request.config, world_size,
+                    parse_sweep(sweep, request.config), request.card);
     say(is_json ? sweep_json(cells) + "\n"
                 : assumptions_text(request.config) + sweep_text(cells));
     return 0;
@@ -207,7 +208,7 @@ int plan_command(const CommandLine& asked) {
   try {
     report = make_plan_report(request.config, world_size,
                               line.has("--show") || line.has("--report"),
-                              request.remedies);
+                              request.remedies, request.card);
     if (machines) {
       report.segments =
           segments_of(request.config, report.layers, report.plan,
@@ -218,8 +219,8 @@ int plan_command(const CommandLine& asked) {
     say_machines();  // the refusal mentions a limit of these machines
     throw;
   }
-  report.forecast =
-      forecast_of(given, machines, request.config, report.plan, report.layers);
+  report.forecast = forecast_of(given, machines, request.config, report.plan,
+                                report.layers, report.card);
   report.run =
       run_of(given, machines, request.config, report.layers, report.forecast);
   report.unusable = unusable;

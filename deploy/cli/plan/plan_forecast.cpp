@@ -10,6 +10,7 @@
 #include "deploy/cli/plan/plan_prices.h"
 #include "deploy/cli/show/text_table.h"
 #include "parallel/base/check.h"
+#include "parallel/base/device_list.h"
 #include "parallel/base/regular_file.h"
 #include "parallel/base/run_files.h"
 #include "parallel/base/text.h"
@@ -81,9 +82,12 @@ predict::Link measured_network(const std::string& given) {
   return {.bytes_per_second = *rate * 1e9 / 8, .latency_seconds = *delay / 1e3};
 }
 
-predict::Link link_inside(const std::optional<PlanMachines>& machines) {
-  if (!machines) return kSharedMemory;
-  return planner::link_inside(machines->instance.value_or(configs::Instance()));
+predict::Link link_inside(const std::optional<PlanMachines>& machines,
+                          bool is_on_cards) {
+  if (!machines && !is_on_cards) return kSharedMemory;
+  return planner::link_inside(
+      machines ? machines->instance.value_or(configs::Instance())
+               : configs::Instance());
 }
 
 // The link between machines from the catalogue, used without --network. Refuses
@@ -103,7 +107,7 @@ predict::Link link_between(const std::optional<PlanMachines>& machines,
 
 predict::Machines machines_for(const CommandLine& line,
                                const std::optional<PlanMachines>& machines,
-                               int64_t ranks) {
+                               int64_t ranks, bool is_on_cards) {
   predict::Machines all;
   const bool is_cluster = machines && machines->flag == "--cluster";
   if (is_cluster) all.number = machines->nodes;
@@ -121,7 +125,7 @@ predict::Machines machines_for(const CommandLine& line,
     all.number = *number;
   }
   all.cards_each = ranks / all.number;
-  all.inside = link_inside(machines);
+  all.inside = link_inside(machines, is_on_cards);
   all.between = line.has("--network")
                     ? measured_network(line.value_of("--network"))
                     : link_between(machines, all.number);
@@ -148,14 +152,31 @@ std::string card_text(const PlanForecast& forecast) {
            " images/s alone, as --images-per-second says";
   }
   const planner::CardSpeed& card = forecast.basis.card;
-  return forecast.card + ", assumed: " + part_text(planner::kFlopsShare) +
-         " of " + fixed_text(card.flops_per_second / 1e12, 0) + " TFLOP/s, " +
-         part_text(planner::kBytesShare) + " of " +
-         fixed_text(card.bytes_per_second / 1e9, 0) + " GB/s, and " +
-         milliseconds(planner::kSecondsBesideLayers) + " a step" +
-         (forecast.are_peaks_assumed ? "; the peaks are not from a data sheet"
-                                     : "") +
-         "; --images-per-second N takes a measured rate";
+  const std::string rates =
+      part_text(planner::kFlopsShare / card.time_scale) + " of " +
+      fixed_text(card.flops_per_second / 1e12, 0) + " TFLOP/s, " +
+      part_text(planner::kBytesShare / card.time_scale) + " of " +
+      fixed_text(card.bytes_per_second / 1e9, 0) + " GB/s, and " +
+      milliseconds(card.seconds_beside_layers) + " a step";
+  if (!card.measured.empty()) {
+    return forecast.card + ", measured " + card.measured + ": " + rates;
+  }
+  return forecast.card + ", assumed: " + rates +
+         (card.peaks_of.empty() ? "" : ", as " + card.peaks_of) +
+         (card.are_peaks_assumed ? "; the peaks are not from a data sheet"
+                                 : "") +
+         "; --images-per-second N takes a measured rate, and --measure "
+         "measures a card of this machine";
+}
+
+// Where the speed of a card comes from.
+std::string source_of(const PlanForecast& forecast) {
+  const planner::CardSpeed& card = forecast.basis.card;
+  if (forecast.basis.images_per_second) return "its rate alone is as given";
+  return planner::source_text(card) +
+         (card.measured.empty() && card.are_peaks_assumed
+              ? ", from peaks that are not of a data sheet"
+              : "");
 }
 
 std::string links_text(const PlanForecast& forecast) {
@@ -199,19 +220,19 @@ std::string sum_text(const PlanForecast& forecast) {
 std::optional<PlanForecast> forecast_of(
     const CommandLine& line, const std::optional<PlanMachines>& machines,
     const configs::RunConfig& config, const plan::Plan& plan,
-    const std::vector<layers::LayerCost>& layers) {
+    const std::vector<layers::LayerCost>& layers,
+    const planner::CardSpeed& card) {
   PlanForecast forecast;
   planner::ForecastBasis& basis = forecast.basis;
   basis.images_per_second = measured_rate(line);
-  const bool is_known = machines && machines->instance &&
-                        machines->instance->tensor_teraflops > 0;
+  basis.card = card;
   // If the speed of the network is unknown, the plan has no forecast.
   const bool is_link_known =
       !machines || machines->nodes <= 1 || line.has("--network") ||
       (machines->instance &&
        machines->instance->network_gigabits_per_second > 0);
   if (!is_link_known && !basis.images_per_second) return std::nullopt;
-  if (!basis.images_per_second && !is_known) {
+  if (!basis.images_per_second && !card.is_known()) {
     for (const char* flag : {"--network", "--machines"}) {
       if (!line.has(flag)) continue;
       throw bad_flag(std::string(flag) +
@@ -221,17 +242,14 @@ std::optional<PlanForecast> forecast_of(
     }
     return std::nullopt;
   }
-  basis.machines = machines_for(line, machines, plan.layout.world_size());
-  forecast.card = "process";
-  if (machines) forecast.card = "card";
+  const bool is_on_cards = computes_on_cards(config.device);
+  basis.machines =
+      machines_for(line, machines, plan.layout.world_size(), is_on_cards);
+  forecast.card = !card.name.empty() ? card.name
+                  : is_on_cards      ? "card"
+                                     : "process";
   if (machines && machines->instance) {
-    const configs::Instance& instance = *machines->instance;
-    forecast.card = instance.gpu;
-    basis.card = planner::card_speed(instance);
-    basis.cores_each = instance.cores;
-    forecast.flops_per_second = basis.card.flops_for(config);
-    forecast.are_peaks_assumed =
-        instance.are_peaks_assumed && !basis.images_per_second;
+    basis.cores_each = machines->instance->cores;
   }
   forecast.step = planner::plan_forecast(config, plan, layers, basis);
   forecast.images = config.global_batch_size;
@@ -343,9 +361,8 @@ std::string forecast_verdict(const PlanForecast& forecast) {
          part_text(forecast.step.efficiency()) + " of what " +
          counted(cards, forecast.card == "process" ? "process" : "card") +
          " could compute; a step takes " +
-         milliseconds(forecast.step.seconds()) +
-         (forecast.are_peaks_assumed ? ", as predicted; speeds assumed"
-                                     : ", as predicted");
+         milliseconds(forecast.step.seconds()) + ", as predicted; " +
+         source_of(forecast);
 }
 
 std::string forecast_text(const PlanForecast& forecast) {
@@ -394,7 +411,10 @@ Json forecast_json(const PlanForecast& forecast) {
       {"machines", machines.number},
       {"cards_each", machines.cards_each},
       {"is_rate_measured", forecast.basis.images_per_second.has_value()},
-      {"are_peaks_assumed", forecast.are_peaks_assumed},
+      {"card", forecast.card},
+      {"card_measured", forecast.basis.card.measured},
+      {"are_peaks_assumed", !forecast.basis.images_per_second &&
+                                forecast.basis.card.are_peaks_assumed},
       {"is_network_measured", forecast.is_link_measured},
       {"gradient_bytes", step.gradient_bytes},
       {"flat_sum_seconds", step.gradient_sum.flat},

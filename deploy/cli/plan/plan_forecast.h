@@ -22,11 +22,7 @@ struct PlanForecast {
   planner::ForecastBasis basis;
   predict::StepForecast step;
   int64_t images = 0;  // images of one step
-  std::string card;    // "NVIDIA H100 80GB"; "process" on a CPU
-  // The card's peak in the run's precision; 0 if the rate is measured or the
-  // card unknown. `are_peaks_assumed`: not from a data sheet.
-  double flops_per_second = 0;
-  bool are_peaks_assumed = false;
+  std::string card;    // "NVIDIA H100 80GB", "card"; "process" on a CPU
   bool is_link_measured = false;
   // What the loaders of one machine supply; 0 if loaders are not considered.
   double loaded_images_per_second = 0;
@@ -36,13 +32,14 @@ struct PlanForecast {
   }
 };
 
-// Returns nullopt if the speed of a card is unknown: neither
-// --images-per-second nor the catalogue has it. Throws Error (exit 2) if
-// --images-per-second, --network or --machines are wrong or have no effect.
+// Returns nullopt if the speed of a card is unknown: `card` is, and there is no
+// --images-per-second. Throws Error (exit 2) if --images-per-second, --network
+// or --machines are wrong or have no effect.
 std::optional<PlanForecast> forecast_of(
     const CommandLine& line, const std::optional<PlanMachines>& machines,
     const configs::RunConfig& config, const plan::Plan& plan,
-    const std::vector<layers::LayerCost>& layers);
+    const std::vector<layers::LayerCost>& layers,
+    const planner::CardSpeed& card);
 
 // What the whole run takes, and costs.
 struct PlanRun {
@@ -71,7 +68,8 @@ std::optional<PlanRun> run_of(const CommandLine& line,
 std::string run_sentence(const PlanRun& run);
 nlohmann::ordered_json run_json(const PlanRun& run);
 
-// "51200 images/s, 93 % of what 64 cards compute; a step takes 20 ms".
+// "51200 images/s, 93 % of what 64 cards compute; a step takes 20 ms", and
+// where the speed of a card comes from.
 std::string forecast_verdict(const PlanForecast& forecast);
 // The parts of a step, with the measurements and assumptions behind them.
 std::string forecast_text(const PlanForecast& forecast);

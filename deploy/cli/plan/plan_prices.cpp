@@ -312,8 +312,8 @@ Fit fit_of(const CommandLine& line, const PlanMachines& machines,
   }
   const std::vector<layers::LayerCost> layers =
       planner::model_layers(request.config);
-  const planner::PlanDecision decision =
-      planner::choose_plan(request.config, request.expected_workers(), layers);
+  const planner::PlanDecision decision = planner::choose_plan(
+      request.config, request.expected_workers(), {layers, request.card});
   if (!decision.plan) {
     if (decision.exit_code != ExitCode::kNoPlan) {
       throw Error("plan", decision.reason, decision.remedy, decision.exit_code);

@@ -266,8 +266,8 @@ std::string pipeline_note(const PlanReport& report) {
 
 std::string groups_note(const PlanReport& report) {
   std::string text;
-  const std::string exchanges = planner::statistics_text(
-      planner::plan_time(report.config, report.plan, report.layers));
+  const std::string exchanges = planner::statistics_text(planner::plan_time(
+      report.config, report.plan, {report.layers, report.card}));
   if (!exchanges.empty()) text += "statistics   " + exchanges + "\n";
   if (report.groups_warning)
     text += "warning: " + *report.groups_warning + "\n";
@@ -327,16 +327,18 @@ Json range_json(const plan::SampleRange& range) {
 
 PlanReport make_plan_report(const configs::RunConfig& config, int world_size,
                             bool with_schedule,
-                            const planner::RemedyScope& remedies) {
+                            const planner::RemedyScope& remedies,
+                            const planner::CardSpeed& card) {
   PlanReport report;
   report.config = config;
   report.model =
       std::filesystem::path(planner::model_of_run(config)).stem().string();
   report.layers = planner::model_layers(config);
-  report.plan =
-      planner::plan_or_throw(config, world_size, report.layers, remedies);
-  report.groups_warning = planner::smaller_groups_warning(
-      config, report.plan, report.layers, remedies);
+  report.card = planner::measured_speed(card, config, report.layers);
+  const planner::ModelOnCard model(report.layers, report.card);
+  report.plan = planner::plan_or_throw(config, world_size, model, remedies);
+  report.groups_warning =
+      planner::smaller_groups_warning(config, report.plan, model, remedies);
   report.stages = planner::stage_shares(report.plan, report.layers);
   report.memory = predict::estimate_memory(
       predict::memory_request(config, report.plan, report.layers));
@@ -356,7 +358,7 @@ PlanReport make_plan_report(const configs::RunConfig& config, int world_size,
   report.groups =
       plan::batch_norm_groups(batch, plan.batch_norm_rule(), smallest_map);
 
-  report.others = planner::other_layouts(config, plan, report.layers);
+  report.others = planner::other_layouts(config, plan, model);
   if (with_schedule) report.schedule = drawing(report);
   return report;
 }

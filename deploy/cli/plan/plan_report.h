@@ -26,6 +26,7 @@ struct PlanReport {
   std::string model;  // "yolov5s"
   plan::Plan plan;
   std::vector<layers::LayerCost> layers;
+  planner::CardSpeed card;  // unknown on the CPU
   std::vector<planner::StageShare> stages;
   // The memory estimate of each stage's ranks.
   std::vector<predict::MemoryEstimate> memory;
@@ -44,10 +45,12 @@ struct PlanReport {
   std::string unusable;  // why the planned cards cannot train; "" if they can
 };
 
-// Throws Error (exit 2 or 3) if train would refuse the request.
+// Throws Error (exit 2 or 3) if train would refuse the request. `card`: without
+// measurements, which are added.
 PlanReport make_plan_report(const configs::RunConfig& config, int world_size,
                             bool with_schedule,
-                            const planner::RemedyScope& remedies = {});
+                            const planner::RemedyScope& remedies = {},
+                            const planner::CardSpeed& card = {});
 
 // Two items of a step's memory that the tables show as sums.
 struct MemoryParts {

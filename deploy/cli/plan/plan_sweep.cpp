@@ -111,7 +111,8 @@ void check_beside_sweep(const CommandLine& line) {
 }
 
 std::vector<SweepCell> sweep_plans(const configs::RunConfig& config,
-                                   int world_size, const Sweep& sweep) {
+                                   int world_size, const Sweep& sweep,
+                                   const planner::CardSpeed& card) {
   const std::vector<layers::LayerCost> layers = planner::model_layers(config);
   std::vector<SweepCell> cells;
   for (const int64_t size : sweep.image_sizes) {
@@ -120,7 +121,7 @@ std::vector<SweepCell> sweep_plans(const configs::RunConfig& config,
       trial.image_height = trial.image_width = size;
       trial.global_batch_size = batch;
       const planner::PlanDecision decision =
-          planner::choose_plan(trial, world_size, layers);
+          planner::choose_plan(trial, world_size, {layers, card});
       SweepCell cell;
       cell.image_size = size;
       cell.batch = batch;

@@ -8,6 +8,7 @@
 
 #include "configs/run_config.h"
 #include "deploy/cli/args/command_line.h"
+#include "parallel/planner/card_speed.h"
 
 namespace headroom::cli {
 
@@ -39,7 +40,8 @@ struct SweepCell {
 };
 
 std::vector<SweepCell> sweep_plans(const configs::RunConfig& config,
-                                   int world_size, const Sweep& sweep);
+                                   int world_size, const Sweep& sweep,
+                                   const planner::CardSpeed& card = {});
 
 std::string sweep_text(const std::vector<SweepCell>& cells);
 std::string sweep_json(const std::vector<SweepCell>& cells);

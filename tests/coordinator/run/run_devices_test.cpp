@@ -10,6 +10,7 @@
 #include "configs/layers/layer_cost.h"
 #include "configs/layers/model_table.h"
 #include "coordinator/log/run_state_snapshot.h"
+#include "coordinator/run/device_choice.h"
 #include "coordinator/run/run_state.h"
 #include "parallel/base/check.h"
 #include "parallel/plan/layout.h"
@@ -106,6 +107,62 @@ TEST(RunDevices, OneOlderCardDecidesThePrecision) {
   TwoNodes run;
   run.start(machine_of("a", 1), machine_of("b", 1, 75));
   EXPECT_EQ(run.settled().precision, configs::Precision::kFp16);
+}
+
+TEST(RunDevices, PlansAreForTheSlowestCard) {
+  configs::RunConfig config = TwoNodes::configured("all");
+  config.precision = configs::Precision::kBf16;
+  const auto layers = layers::layer_costs(layers::load_model_table("yolov5n"));
+  const auto named = [](const std::string& host, const std::string& card) {
+    Node node = machine_of(host, 2);
+    for (wire::NodeCard& one : node.cards) one.name = card;
+    node.slot_cards = {1};
+    return node;
+  };
+  const auto card_of = [&](const std::vector<Node>& nodes) {
+    return card_of_run(config, nodes, layers, {}).name;
+  };
+  const Node h100 = named("a", "NVIDIA H100 80GB HBM3");
+  const Node t4 = named("b", "Tesla T4");
+  EXPECT_EQ(card_of({h100}), "NVIDIA H100 80GB");
+  EXPECT_EQ(card_of({h100, t4}), "NVIDIA T4");
+  EXPECT_EQ(card_of({t4, h100}), "NVIDIA T4");
+  EXPECT_EQ(card_of({}), "");
+  config.device = "cpu";
+  EXPECT_EQ(card_of({h100}), "");
+}
+
+// With 8 images a card, batch-norm groups span cards, and the plan's reason has
+// the share of their exchanges, which depends on the card's speed.
+TEST(RunDevices, AGenerationsPlanTakesTheCardsSpeed) {
+  constexpr int kCards = 12;
+  configs::RunConfig config = TwoNodes::configured("auto");
+  config.global_batch_size = 8 * kCards;
+  RunOptions options = TwoNodes::options();
+  options.quorum.expected_workers = kCards;
+  const auto reason_on = [&](const std::string& card) {
+    Node node = machine_of("a", kCards, 90, kCards);
+    for (wire::NodeCard& one : node.cards) one.name = card;
+    const TimePoint now = TimePoint() + std::chrono::seconds(1000);
+    RunState state(options, config, now);
+    EXPECT_EQ(state.register_node(now, node), std::nullopt);
+    for (const std::string& worker : node.worker_ids) {
+      state.join(now, worker, node.node_id);
+    }
+    state.tick(now);
+    configs::RunConfig settled = config;
+    settled.device = "all";
+    settled.precision = configs::Precision::kBf16;
+    EXPECT_EQ(
+        state.generation().plan.reason,
+        planner::choose_plan(settled, kCards,
+                             {options.layers, planner::speed_of_card(card)})
+            .plan->reason);
+    return state.generation().plan.reason;
+  };
+  const std::string fast = reason_on("NVIDIA H100 80GB HBM3");
+  EXPECT_THAT(fast, HasSubstr("exchanges of statistics a step"));
+  EXPECT_NE(fast, reason_on("Tesla T4"));
 }
 
 // Two machines with a card of GTX 16 each, whose workers have begun the check.

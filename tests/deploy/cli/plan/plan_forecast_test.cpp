@@ -34,9 +34,10 @@ PlanReport answer(const std::string& flags) {
       make_run_request(line, std::nullopt, 2, {}, false,
                        machines ? machines->elsewhere() : std::nullopt);
   PlanReport report =
-      make_plan_report(request.config, request.expected_workers(), false);
-  report.forecast =
-      forecast_of(given, machines, request.config, report.plan, report.layers);
+      make_plan_report(request.config, request.expected_workers(), false,
+                       request.remedies, request.card);
+  report.forecast = forecast_of(given, machines, request.config, report.plan,
+                                report.layers, report.card);
   report.run =
       run_of(given, machines, request.config, report.layers, report.forecast);
   return report;
@@ -134,10 +135,12 @@ TEST(PlanForecast, ACardHasTheForecastOfAMachineWithIt) {
   const PlanReport machine = answer("--cluster g4dn.xlarge --batch 16");
   ASSERT_TRUE(card.forecast && machine.forecast);
   EXPECT_DOUBLE_EQ(card.forecast->step.compute, machine.forecast->step.compute);
-  EXPECT_FALSE(card.forecast->are_peaks_assumed);
+  EXPECT_THAT(forecast_verdict(*card.forecast),
+              ::testing::EndsWith("; its speed is assumed"));
   const PlanReport assumed = answer("--gpu RTX-3060-Laptop --batch 16");
   EXPECT_THAT(forecast_verdict(*assumed.forecast),
-              HasSubstr("; speeds assumed"));
+              HasSubstr("its speed is assumed, from peaks that are not of a "
+                        "data sheet"));
   const PlanReport two = answer("--gpu RTX-4090:2 --batch 16");
   EXPECT_EQ(two.forecast->basis.machines.number, 1);
   EXPECT_EQ(two.forecast->basis.machines.cards_each, 2);
