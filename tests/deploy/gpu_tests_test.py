@@ -47,8 +47,8 @@ class Time(unittest.TestCase):
         for other in parts.OTHER_CALLS.values():
             self.assertLessEqual(sum(row[2] for row in other), 590)
 
-    def test_the_parts_about_several_ranks_take_six_minutes(self):
-        self.assertLessEqual(sum(row[2] for row in rank_parts.PARTS), 360)
+    def test_the_parts_about_several_ranks_take_seven_minutes(self):
+        self.assertLessEqual(sum(row[2] for row in rank_parts.PARTS), 420)
 
     def test_a_group_begins_with_what_all_others_need_and_has_each_part_once(self):
         for group in parts.GROUPS.values():
@@ -246,6 +246,21 @@ class RankJudges(unittest.TestCase):
     def test_samples_are_told_for_a_thread(self):
         figures = rank_judge.loader(16)(0, '{"samples_per_second": 1280.0}').figures
         self.assertEqual(figures[0]['samples_per_second_and_thread'], 80)
+
+    def test_a_step_that_differs_from_its_forecast_fails(self):
+        with tempfile.TemporaryDirectory() as folder:
+            def failures(seconds, measured='on 2026-11-30 with yolov5s'):
+                kept = {}
+                plan = json.dumps({'forecast': {'step_seconds': 0.02, 'card_measured': measured}}, indent=1)
+                found = rank_judge.forecast(kept)(0, 'a note\n' + plan + '\nkept in {folder}\n').failures
+                lines = [json.dumps({'seconds': 9 if step < 10 else seconds}) for step in range(20)]
+                (pathlib.Path(folder) / 'steps.jsonl').write_text('\n'.join(lines))
+                return found + rank_judge.as_forecast(kept, folder, 0.15)(0, '').failures
+            self.assertEqual(failures(0.021), [])
+            self.assertIn('took 25 ms, but the forecast says 20', failures(0.025)[0])
+            self.assertIn('does not rest on a measurement', failures(0.02, measured='')[0])
+            self.assertTrue(rank_judge.forecast({})(1, '').failures)
+            self.assertTrue(rank_judge.as_forecast({}, folder, 0.15)(0, '').failures)
 
 
 class Judges(unittest.TestCase):

@@ -15,6 +15,7 @@
 #include "configs/run_config.h"
 #include "deploy/cli/annex.h"
 #include "deploy/cli/commands.h"
+#include "deploy/cli/plan/measure_card.h"
 #include "deploy/cli/plan/plan_answer.h"
 #include "deploy/cli/plan/plan_machines.h"
 #include "deploy/cli/plan/plan_prices.h"
@@ -32,6 +33,7 @@
 #include "parallel/base/terminal.h"
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
+#include "parallel/base/utf8.h"
 #include "parallel/machine/machine_limits.h"
 #include "parallel/plan/plan.h"
 #include "parallel/plan/plan_json.h"
@@ -145,11 +147,23 @@ CommandLine with_cards_here(CommandLine line) {
   return line;
 }
 
+// Measures the card and keeps the result, from which the plan takes its speed.
+void measure(const RunRequest& request, const wire::NodeCard& card) {
+  std::fprintf(stderr, "measuring %s, at most %d s\n",
+               printable(card.name).c_str(), kSecondsToMeasure);
+  const configs::CardMeasurement measurement = measure_card(request, card);
+  std::fprintf(stderr, "measured %s\n",
+               printable(measured_text(measurement)).c_str());
+  const fs::path file = configs::store_measurement(measurement);
+  std::fprintf(stderr, "kept in %s\n", printable(file.string()).c_str());
+}
+
 }  // namespace
 
 int plan_command(const CommandLine& asked) {
   const CommandLine given = with_cards_here(asked);
-  if (given.has("--prices") && !names_machines(given)) {
+  if (given.has("--prices") && !names_machines(given) &&
+      !given.has("--measure")) {
     return say_prices(given);
   }
   if (given.has("--show") && given.value_of("--show") != "schedule") {
@@ -158,6 +172,8 @@ int plan_command(const CommandLine& asked) {
         "--show " + given.value_of("--show") + ": there is no such drawing",
         "use --show schedule");
   }
+  std::optional<wire::NodeCard> measured;
+  if (given.has("--measure")) measured = card_to_measure(asked, nvml::Nvml());
   const std::optional<PlanMachines> machines = machines_of(given, nvml::Nvml());
   const CommandLine line = machines ? with_machines(given, *machines) : given;
   const bool is_json = line.has("--json");
@@ -200,6 +216,7 @@ int plan_command(const CommandLine& asked) {
                 : assumptions_text(request.config) + sweep_text(cells));
     return 0;
   }
+  if (measured) measure(request, *measured);
   request.remedies.command_with = [&](const planner::Remedy& remedy) {
     return command_with(given, remedy);
   };

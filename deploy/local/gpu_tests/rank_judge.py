@@ -199,3 +199,36 @@ def slower_than(reference, folder, judged):
             row['step_s'], row['calm_step_s'] = step_seconds(folder), step_seconds(reference)
         return verdict
     return check
+
+
+def forecast(kept):
+    """Keeps the seconds of a step that `headroom plan --json` forecasts; they must rest on a measurement."""
+    def judge_plan(code, text):
+        verdict = Verdict(judge.ended(code))
+        begin = text.find('{')
+        if code or begin < 0:
+            return Verdict(verdict.failures or ['it printed no plan'])
+        plan, _ = json.JSONDecoder().raw_decode(text[begin:])
+        found = plan.get('forecast') or {}
+        kept['seconds'] = found.get('step_seconds')
+        if not found.get('card_measured'):
+            verdict.failures.append('its forecast does not rest on a measurement')
+        return verdict
+    return judge_plan
+
+
+def as_forecast(kept, folder, tolerance, warm_up=10):
+    """The median step of a run, its first ones left out, must differ from the forecast by at most this share of it."""
+    def judge_run(code, _text):
+        verdict = Verdict(judge.ended(code))
+        seconds = [] if code else [step['seconds'] for step in judge.steps_of(folder)[warm_up:]]
+        if not seconds or not kept.get('seconds'):
+            verdict.failures.append('there is no forecast, or no step to compare with it')
+            return verdict
+        median, planned = statistics.median(seconds), kept['seconds']
+        verdict.figures.append({'forecast_ms': round(1e3 * planned, 3), 'step_ms': round(1e3 * median, 3),
+                                'step_over_forecast': round(median / planned, 3)})
+        if not abs(median / planned - 1) <= tolerance:
+            verdict.failures.append(f'a step took {1e3 * median:.3g} ms, but the forecast says {1e3 * planned:.3g}')
+        return verdict
+    return judge_run

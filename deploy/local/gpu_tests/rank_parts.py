@@ -2,7 +2,8 @@
 
 With ghost ranks one card runs the whole step of one rank of many. Two processes
 that share the card fail, rejoin and are late. Small programs measure NCCL's
-costs. All of them together take at most six minutes.
+costs; a measured forecast is compared with the step that is then trained. All of
+them together take at most seven minutes.
 """
 import os
 import sys
@@ -156,6 +157,27 @@ def loader(kit):
     return result
 
 
+def measured_forecast(kit):
+    """`plan --measure` takes 30 s; the training after it must take as long as the plan then says."""
+    folder = kit.results / 'forecast'
+    environment = {'XDG_CACHE_HOME': str(folder / 'cache')}
+    model = ['--cfg', 'yolov5s', '--img', '640', '--batch', '64'] if kit.has_card else [
+        '--cfg', 'yolov5n', '--img', '64', '--batch', '4']
+    # NVML, which finds the cards of --device for a plan, does not list the test device.
+    planned = [kit.program('headroom'), 'plan', '--synthetic-input', *model,
+               *(['--device', '0'] if kit.has_card else ['--processes', '1'])]
+    kept = {}
+    run = folder / 'exp'
+    train = [kit.program('headroom'), 'train', '--synthetic-input', *model, '--device', '0', '--max-steps', '60',
+             '--nosave', '--noval', '--noplots', '--project', folder, '--name', 'exp']
+    # A CPU that other programs use is no measure.
+    tolerance = 0.15 if kit.has_card else 2
+    return [Step('measure', [*planned, '--measure'], judge.says(r'measured .* images/s', 'its speed was measured on'),
+                 environment),
+            Step('plan', [*planned, '--json'], rank_judge.forecast(kept), environment),
+            Step('train', train, rank_judge.as_forecast(kept, run, tolerance), environment)]
+
+
 # Name, title, seconds, function.
 PARTS = (('ghosts', 'One rank of many', 90, ghost_steps),
          ('ghost_trace', 'Trace of a step of one rank of many', 25, ghost_traces),
@@ -167,4 +189,5 @@ PARTS = (('ghosts', 'One rank of many', 90, ghost_steps),
          ('state_copies', 'Copies of state', 15, state_copies),
          ('late_peer', 'A peer that is late', 20, late_peer),
          ('conv_choices', "cuDNN's choices", 20, conv_choices),
-         ('loader', 'Samples from JPEGs', 20, loader))
+         ('loader', 'Samples from JPEGs', 20, loader),
+         ('forecast', 'A measured forecast', 60, measured_forecast))
