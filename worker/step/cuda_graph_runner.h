@@ -83,8 +83,9 @@ class CudaGraphRunner {
                  const Forward& forward, const End& end);
 
   // Copies the expected inputs of the next run() into the graph's buffers,
-  // except the arguments of the step's end. Does nothing if that run would not
-  // replay the graph. Takes no memory of the device.
+  // except the arguments of the step's end. If run() then gets other factors of
+  // the loss, it copies those again. Does nothing if that run would not replay
+  // the graph. Takes no memory of the device.
   void prepare(const MicroBatch& inputs, const model::StepContext& context);
 
   // Called before the first micro-batch of a step.
@@ -107,7 +108,8 @@ class CudaGraphRunner {
   struct Graph;
 
  private:
-  // Whether prepare() has copied these inputs.
+  // Whether prepare() has copied these inputs, perhaps with other factors of
+  // the loss.
   bool is_prepared(const MicroBatch& inputs) const;
   void fill(const MicroBatch& inputs);
   // Returns false if the capture failed.

@@ -41,9 +41,8 @@ model::StepContext StageStep::context_of(const Part& part,
   model::StepContext context =
       context_.training(part.samples(micro_batch), state_.batch_norm_sums());
   // A layer's backward may add to its gradients directly only if they are not
-  // sharded, and not reduced as soon as autograd has added them.
-  context.adds_gradients =
-      mesh_.replicas->size() == 1 && state_.gradients().sharded() == nullptr;
+  // sharded.
+  context.adds_gradients = state_.gradients().sharded() == nullptr;
   return context;
 }
 
