@@ -1,8 +1,9 @@
 // CudaGraphRunner: captures a micro-batch once as one graph of the device
 // (parallel/devices/device_api.h) and replays it from then on. The host then
 // starts one graph instead of hundreds of kernels. The graph contains forward,
-// loss, backward and, for a rank that commits on its device
-// (worker/step/step_commit.h), the end of the step.
+// loss, backward and, for a rank alone on a device
+// (worker/step/step_commit.h), the end of the step. Sums over ranks are not
+// captured: they start behind the graph.
 //
 // Data that changes from step to step is copied into the graph's buffers: the
 // images, the packed targets (with room for the most matches that the labels
