@@ -58,8 +58,8 @@ class DeviceState {
   // What the devices of several ranks decide with, besides the losses; empty
   // for a rank alone. As in kernels::CommitPlace.
   struct Peers {
-    at::Tensor objections = {};
-    const int32_t* failure_word = nullptr;
+    at::Tensor objections;
+    const int32_t* failure_word;
   };
   // `numbers`: as returned by upload(), or another copy. `items`: the loss
   // items, double [3] on the device, summed over the ranks; undefined means

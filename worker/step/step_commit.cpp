@@ -67,7 +67,7 @@ void DeviceCommit::send(const at::Tensor& items, Outcome outcome) {
   failure_word_ = world_.failure_word();
   world_.all_reduce(reports_in_told_);
   state_.end_on_device(
-      numbers_, StepReports::losses_in(reports_in_told_),
+      packed, StepReports::losses_in(reports_in_told_),
       {StepReports::objections_in(reports_in_told_), failure_word_.get()});
   outcome_in_told_.copy_(state_.device_state()->outcome());
 }
