@@ -33,7 +33,9 @@ struct BlockPlan : torch::CustomClassHolder {
   HaloExchange* halo = nullptr;  // nullptr if the reach is empty
   at::Tensor ready;              // 16-bit copy of the weight; may be undefined
   // The parameters to whose gradients the kernels add directly
-  // (StepContext::adds_gradients). If undefined, autograd adds the gradient.
+  // (StepContext::adds_gradients). If undefined, autograd adds the gradient. In
+  // both cases autograd then calls the parameter's post-accumulation hooks:
+  // LibTorch 2.11 calls them for an undefined gradient too.
   at::Tensor weight, norm_weight, norm_bias;
 };
 
@@ -45,14 +47,6 @@ bool holds_gradient(const at::Tensor& parameter, const at::Tensor& x) {
              (computes_in_double ? at::kDouble : at::kFloat) &&
          parameter.grad().defined() &&
          parameter.grad().is_non_overlapping_and_dense();
-}
-
-// Calls the hook that autograd would call after accumulating a gradient.
-void tell_that_gradient_is_ready(const at::Tensor& parameter) {
-  if (const auto& hook =
-          torch::autograd::impl::post_acc_grad_hooks(parameter)) {
-    (*hook)(parameter);
-  }
 }
 
 c10::intrusive_ptr<BlockPlan> plan_block(const ConvBlockArguments& arguments,
@@ -199,10 +193,6 @@ class ConvBlockFunction : public torch::autograd::Function<ConvBlockFunction> {
         kernels::grouped_batch_norm_gradients(std::move(grads[0]), y,
                                               statistics, norm_weight,
                                               norm_bias, plan->norm, added_to);
-    if (plan->norm_weight.defined()) {
-      tell_that_gradient_is_ready(plan->norm_weight);
-      tell_that_gradient_is_ready(plan->norm_bias);
-    }
     kernels::ConvolutionGradients convolution = kernels::convolution_gradients(
         norm.dy,
         plan->halo != nullptr ? join_halo(x, saved[6], plan->reach) : x,
@@ -211,7 +201,6 @@ class ConvBlockFunction : public torch::autograd::Function<ConvBlockFunction> {
     if (convolution.dweight.defined() && plan->weight.defined()) {
       plan->weight.grad().add_(convolution.dweight);
       convolution.dweight.reset();
-      tell_that_gradient_is_ready(plan->weight);
     } else if (convolution.dweight.defined()) {
       convolution.dweight = convolution.dweight.to(weight.scalar_type());
     }
