@@ -100,6 +100,14 @@ class Communicator {
   // returns when all operations are complete, and throws if one failed.
   virtual void check() {}
   virtual void synchronize() {}
+  // A word of the host that devices can read, as long as the pointer is held: 0
+  // until an operation on the device has failed. It is set before the kernels
+  // of a failed operation end, so if work behind operations reads 0, they are
+  // complete. Null if devices do not exchange their tensors themselves; all
+  // ranks of a generation then have none.
+  virtual std::shared_ptr<const int32_t> failure_word() const {
+    return nullptr;
+  }
   // Makes the connections that the first operation on a device's tensor would
   // make (device_ranks.h), so that their memory is counted and a failure to
   // connect does not interrupt a training step. Collective.

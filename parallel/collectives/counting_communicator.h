@@ -68,6 +68,9 @@ class CountingCommunicator final : public Communicator {
   }
   void check() override { inner().check(); }
   void synchronize() override { inner().synchronize(); }
+  std::shared_ptr<const int32_t> failure_word() const override {
+    return inner().failure_word();
+  }
   void abandon() override {
     if (inner_ != nullptr) inner_->abandon();
   }

@@ -136,6 +136,9 @@ class DeviceHostCommunicator final : public Communicator {
   void synchronize() override {
     if (devices_ != nullptr) devices_->synchronize();
   }
+  std::shared_ptr<const int32_t> failure_word() const override {
+    return devices_ != nullptr ? devices_->failure_word() : nullptr;
+  }
   void abandon() override {
     host_->abandon();
     if (devices_ != nullptr) devices_->abandon();

@@ -377,6 +377,11 @@ DecisionArguments decision_arguments(const at::Tensor& partial,
   arguments.items = items.const_data_ptr<double>();
   arguments.numbers = numbers_of(place, items);
   arguments.outcome = outcome_of(place, items);
+  if (place.objections.defined()) {
+    check_operand(place.objections, 1, at::kDouble, items, "objections");
+    arguments.objections = place.objections.const_data_ptr<double>();
+  }
+  arguments.failure_word = place.failure_word;
   return arguments;
 }
 

@@ -193,6 +193,9 @@ class NcclCommunicator final : public collectives::Communicator {
     ranks_->throw_if_failed();
     if (connection_ != nullptr) connection_->synchronize();
   }
+  std::shared_ptr<const int32_t> failure_word() const override {
+    return ranks_->failure_word();
+  }
   void abandon() override { ranks_->abandon(); }
 
   void barrier() override {
@@ -264,7 +267,7 @@ std::shared_ptr<collectives::DeviceRanks> make_nccl_ranks(
   place.size = world.size();
   place.timeout = options.timeout;
   place.services = device.services;
-  place.family = NcclFamily::make();
+  place.family = NcclFamily::make(device.failure_word);
   place.behind_each = options.behind_each;
   return std::make_shared<NcclDeviceRanks>(place);
 }

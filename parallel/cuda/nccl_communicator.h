@@ -28,6 +28,8 @@ struct NcclDevice {
   c10::Device device = c10::kCPU;
   std::string uuid;
   devices::HostServices services = {};
+  // Memory of the host that the device can read, for NcclFamily.
+  std::shared_ptr<void> failure_word;
 };
 
 // Collective over `world`, which has all ranks of a generation and is used only

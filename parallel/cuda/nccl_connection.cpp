@@ -144,8 +144,19 @@ void before_next_operation(std::function<void(const c10::Stream&)> hook) {
   next_operation().hook = std::move(hook);
 }
 
-std::shared_ptr<NcclFamily> NcclFamily::make() {
-  std::shared_ptr<NcclFamily> made(new NcclFamily);
+NcclFamily::NcclFamily(std::shared_ptr<void> failure_word)
+    : failure_word_(
+          std::static_pointer_cast<int32_t>(std::move(failure_word))) {
+  *failure_word_ = 0;
+}
+
+void NcclFamily::mark_failure() {
+  std::atomic_ref<int32_t>(*failure_word_).store(1);
+}
+
+std::shared_ptr<NcclFamily> NcclFamily::make(
+    std::shared_ptr<void> failure_word) {
+  std::shared_ptr<NcclFamily> made(new NcclFamily(std::move(failure_word)));
   const std::lock_guard lock(families().mutex);
   std::erase_if(families().all,
                 [](const auto& family) { return family.expired(); });
@@ -252,6 +263,7 @@ void NcclConnection::fail(const std::string& operation, ncclResult_t result) {
 }
 
 void NcclConnection::abort() {
+  place_.family->mark_failure();
   if (communicator_ != nullptr) ncclCommAbort(communicator_);
   communicator_ = nullptr;
 }

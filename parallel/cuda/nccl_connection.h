@@ -48,7 +48,8 @@ namespace headroom::cuda {
 // connect. Threads: any.
 class NcclFamily {
  public:
-  static std::shared_ptr<NcclFamily> make();
+  // `failure_word`: memory for an int32_t that the device can read.
+  static std::shared_ptr<NcclFamily> make(std::shared_ptr<void> failure_word);
 
   enum class Cause {
     kPeer,        // a peer failed or is late
@@ -59,13 +60,19 @@ class NcclFamily {
   void fail(const std::string& reason, Cause cause = Cause::kPeer);
   bool has_failed() const { return has_failed_; }
   [[noreturn]] void throw_failure(int rank, int size) const;
+  // Tells work on the device that results of operations may be invalid. Called
+  // before a communicator is aborted, because that ends kernels early.
+  void mark_failure();
+  // As Communicator::failure_word().
+  std::shared_ptr<const int32_t> failure_word() const { return failure_word_; }
 
   // Ends all families of this process.
   static void abort_all(const std::string& reason);
 
  private:
-  NcclFamily() = default;
+  explicit NcclFamily(std::shared_ptr<void> failure_word);
 
+  const std::shared_ptr<int32_t> failure_word_;
   mutable std::mutex mutex_;
   std::string reason_;          // guarded by mutex_
   Cause cause_ = Cause::kPeer;  // guarded by mutex_

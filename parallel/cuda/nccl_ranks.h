@@ -36,6 +36,9 @@ class NcclRanks {
       place_.family->throw_failure(place_.rank, place_.size);
     }
   }
+  std::shared_ptr<const int32_t> failure_word() const {
+    return place_.family->failure_word();
+  }
   // Call it when this rank leaves because of a failure: aborts its connections,
   // so that peers do not wait for it.
   void abandon() { place_.family->fail("this rank left its peers"); }

@@ -123,7 +123,7 @@ class CudaDeviceApi final : public devices::DeviceApi {
         world,
         {c10::Device(c10::DeviceType::CUDA,
                      static_cast<c10::DeviceIndex>(options.device)),
-         device.uuid, services_},
+         device.uuid, services_, lock_pages(sizeof(int32_t))},
         options);
   }
 

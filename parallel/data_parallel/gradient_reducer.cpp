@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "parallel/base/check.h"
+#include "parallel/plan/exchange_sizes.h"
 
 namespace headroom::data_parallel {
 namespace {
@@ -148,10 +149,13 @@ GradientReducer::GradientReducer(FlatBuffer& flat_buffer,
                  "a flat buffer without gradients");
   if (communicator.size() == 1) return;
   const int64_t num_slots = static_cast<int64_t>(flat_buffer.slots().size());
-  state_->buckets = carve_buckets(
-      flat_buffer.slots(), flat_buffer.size(),
-      static_cast<int64_t>(flat_buffer.gradients().element_size()),
-      bucket_bytes);
+  const auto element_size =
+      static_cast<int64_t>(flat_buffer.gradients().element_size());
+  if (bucket_bytes == 0) {
+    bucket_bytes = plan::bucket_bytes(flat_buffer.size() * element_size);
+  }
+  state_->buckets = carve_buckets(flat_buffer.slots(), flat_buffer.size(),
+                                  element_size, bucket_bytes);
   state_->bucket_of_slot.resize(num_slots);
   for (size_t i = 0; i < state_->buckets.size(); ++i) {
     const Bucket& bucket = state_->buckets[i];

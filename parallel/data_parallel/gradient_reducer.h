@@ -52,14 +52,12 @@ std::vector<Bucket> carve_buckets(const std::vector<FlatBuffer::Slot>& slots,
 
 class GradientReducer {
  public:
-  // Larger buckets use the network better; smaller ones start earlier, and
-  // leave less to send after backward.
-  static constexpr int64_t kDefaultBucketBytes = 4 << 20;
-
-  // REQUIRES: a flat buffer with gradients.
+  // `bucket_bytes`: larger buckets use the network better; smaller ones start
+  // earlier, and leave less to send after backward. 0 means
+  // plan::bucket_bytes(). REQUIRES: a flat buffer with gradients.
   GradientReducer(FlatBuffer& flat_buffer,
                   collectives::Communicator& communicator,
-                  int64_t bucket_bytes = kDefaultBucketBytes);
+                  int64_t bucket_bytes = 0);
   ~GradientReducer();
   GradientReducer(const GradientReducer&) = delete;
   GradientReducer& operator=(const GradientReducer&) = delete;

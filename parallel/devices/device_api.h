@@ -83,7 +83,7 @@ class DeviceGraph {
 };
 
 // Increase it with every change of this file or a file it includes.
-inline constexpr int kDeviceApiVersion = 13;
+inline constexpr int kDeviceApiVersion = 14;
 
 // Functions of the program for the plugin. The plugin has its own copy of every
 // library of the project that it links, so it accesses state that must exist

@@ -5,18 +5,18 @@
 #include <cmath>
 
 #include "parallel/base/units.h"
+#include "parallel/plan/exchange_sizes.h"
 #include "parallel/plan/plan_parts.h"
 
 namespace headroom::predict {
 namespace {
 
-// Sizes that worker/step uses. Gradients are summed in buckets
-// (GradientReducer). A sum of batch-norm counts follows them, then the vote
-// (StepReports): seven numbers for each rank, and eight more.
-constexpr double kBucketBytes = 4 << 20;
+// A sum of batch-norm counts follows the gradients, then the vote, with the
+// matches of three levels.
 constexpr double kCountBytes = 4096;
 double vote_bytes(int64_t ranks) {
-  return static_cast<double>((7 * ranks + 8) * int64_t{sizeof(double)});
+  return static_cast<double>(plan::num_reports(ranks, 3) *
+                             int64_t{sizeof(double)});
 }
 // Backward does two of a layer's three convolutions.
 constexpr double kBackwardShare = 2.0 / 3;
@@ -31,15 +31,15 @@ constexpr Link kHostLink{.bytes_per_second = 1e9, .latency_seconds = 27e-6};
 // is a convolution with batch norm.
 //
 // The host's time to start a step, for each block of each micro-batch, and what
-// hooks and additions of gradients add if they are summed over ranks.
+// additions of gradients add if layers are scattered (ZeRO 2 and 3).
 constexpr double kSecondsToStartStep = 0.5e-3;
 constexpr double kSecondsToStartBlock = 0.114e-3;
-constexpr double kSecondsToStartHooks = 21e-6;
+constexpr double kSecondsToStartAdditions = 21e-6;
 // The card's time for these additions, for each block.
 constexpr double kSecondsOfAdditions = 6.6e-6;
 // NCCL's kernels take this share of the card while they run beside backward.
 constexpr double kShareOfSums = 0.08;
-// The end of a step with several ranks: the host reads the losses, votes, and
+// The end of a step whose hosts vote: the host reads the losses, votes, and
 // starts the commit, while the card waits.
 constexpr double kSecondsOfEnd = 0.4e-3;
 // Rank 0 hands the step's line to the thread that writes it.
@@ -168,9 +168,9 @@ class Forecaster {
     const double compute =
         near_.stages[stage].compute + request_.seconds_beside_layers;
     const double start = start_of(stage);
-    const double hooks = request_.replays_graphs ? 0 : micro_batches_;
-    return std::max(compute + kSecondsOfAdditions * blocks_of(stage),
-                    start + kSecondsToStartHooks * blocks_of(stage) * hooks +
+    const double added = plan_.zero_stage < 2 ? 0 : blocks_of(stage);
+    return std::max(compute + kSecondsOfAdditions * added,
+                    start + kSecondsToStartAdditions * added * micro_batches_ +
                         kSecondsToStartSum * exchange.number) -
            std::max(compute, start);
   }
@@ -179,13 +179,26 @@ class Forecaster {
     forecast.communication +=
         request_.has_hierarchy ? seconds_of_sum(ranks(), kCountBytes)
                                : host_sum_seconds(hosts, ranks(), kCountBytes);
-    forecast.host += host_sum_seconds(hosts, ranks(), vote_bytes(ranks()));
+    if (cards_decide()) {
+      forecast.communication += seconds_of_sum(ranks(), vote_bytes(ranks()));
+    } else {
+      forecast.host += host_sum_seconds(hosts, ranks(), vote_bytes(ranks()));
+    }
     if (!request_.is_on_cards) return;
     const auto all = static_cast<double>(ranks());
-    forecast.host += kSecondsOfEnd + kSecondsOfLine;
+    forecast.host +=
+        (cards_decide() ? kSecondsToStartSum : kSecondsOfEnd) + kSecondsOfLine;
     forecast.communication +=
         kShareOfSums * forecast.hidden_communication +
         kSlowestForDoubling * std::log2(all) * forecast.compute;
+  }
+
+  // Whether the cards sum the reports and commit without their hosts
+  // (worker/step/step_commit.h).
+  bool cards_decide() const {
+    return request_.is_on_cards && request_.has_hierarchy &&
+           plan_.zero_stage == 0 && plan_.layout.pipeline_parallel_size == 1 &&
+           plan_.layout.spatial_parallel_size == 1;
   }
 
   // The machines with the links that their hosts use. A measured or slow
@@ -255,14 +268,15 @@ class Forecaster {
     }
     const double backward =
         kBackwardShare * near_.stages[stage].compute / micro_batches_;
+    const auto due = static_cast<double>(
+        plan::bucket_bytes(static_cast<int64_t>(stage_bytes(stage))));
     double now = 0, arrived = 0, sums = 0, bucket = 0, number = 0;
     for (size_t i = end_of(stage); i-- > begin_of(stage);) {
       now += work == 0
                  ? 0
                  : backward * request_.step.layers[i].work_per_pixel / work;
       bucket += bytes_of(i);
-      const bool is_due =
-          i == begin_of(stage) || is_sharded || bucket >= kBucketBytes;
+      const bool is_due = i == begin_of(stage) || is_sharded || bucket >= due;
       if (!is_due || bucket == 0) continue;
       const double sum =
           seconds_of_sum(replicas(), bucket) / (is_sharded ? 2 : 1);

@@ -10,7 +10,9 @@
 //                  on cards also the cores that NCCL takes from backward, and
 //                  the wait for the slowest of all cards
 //   host           the host's sum of the reports and the vote; on cards also
-//                  what starting the sums adds, and the end of a step
+//                  what starting the sums adds, and the end of a step. Cards
+//                  that split only the data sum the reports themselves, which
+//                  is communication
 //   bubble         waiting while the pipeline fills and drains
 //   input          waiting for loaders that are slower than the cards
 //
@@ -28,8 +30,9 @@
 //                  messages or a tree of 2 log2(k), sharing the machine's
 //                  network with g - 1 others
 //
-// The vote at the end of a step is summed on the host, whatever the backend:
-// in each machine's memory, then between the k machines by recursive doubling
+// The vote at the end of a step is summed by NCCL if cards split only the data
+// (worker/step/step_commit.h), else on the host, whatever the backend: in each
+// machine's memory, then between the k machines by recursive doubling
 // (parallel/collectives/network_collectives.h): log2(k) messages of all its
 // bytes, at most two more if k is no power of two.
 //

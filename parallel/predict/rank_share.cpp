@@ -5,6 +5,7 @@
 #include "configs/layers/model_table.h"
 #include "parallel/base/device_scratch.h"
 #include "parallel/base/head_fields.h"
+#include "parallel/plan/exchange_sizes.h"
 #include "parallel/plan/plan_parts.h"
 #include "parallel/predict/op_context.h"
 
@@ -105,11 +106,12 @@ MicroBatchShape RankShare::shape(int64_t samples, int64_t groups,
   result.convolves_in_float = request_.convolves_in_float;
   result.onednn_isa = request_.onednn_isa;
   result.on_device = request_.on_device;
-  result.adds_gradients =
-      request_.on_device && plan().zero_stage < 2 &&
+  result.adds_gradients = request_.on_device && plan().zero_stage < 2;
+  // A bucket of gradients may not start while a second stream adds to it.
+  result.gradients_beside =
+      result.adds_gradients && request_.gradients_beside &&
       plan().layout.data_parallel_size * plan().layout.spatial_parallel_size ==
           1;
-  result.gradients_beside = result.adds_gradients && request_.gradients_beside;
   result.workspaces = request_.workspaces;
   result.num_threads = request_.num_threads;
   return result;
@@ -182,9 +184,12 @@ MemoryEstimate RankShare::resident() const {
                         2 * norm_channels_of_model() * kDoubleBytes;
   estimate.workspace = kSmallBytes;
   if (request_.on_device) {
-    // Scratch of a commit (worker/step/device_state.h): pointers to the running
+    // Scratch of a commit (worker/step/device_state.h): the reports of all
+    // ranks with the matches of three levels, pointers to the running
     // statistics, and the kernels' list of pieces.
-    estimate.workspace += 2 * norms * kIndexBytes +
+    estimate.workspace += plan::num_reports(plan().layout.world_size(), 3) *
+                              int64_t{sizeof(double)} +
+                          2 * norms * kIndexBytes +
                           own / request_.element_bytes / kMostPieceElements *
                               (kPieceBytes + kDoubleBytes);
     estimate.images = place_bytes();

@@ -75,6 +75,10 @@ Layout data_2(int zero) {
           {"--layout", "data=2", "--zero", std::to_string(zero)},
           {}};
 }
+// Groups of 4 are on one rank each.
+const Layout kOwnGroups = {"own_groups",
+                           {"--layout", "data=2", "--bn-group", "4"},
+                           {"--bn-group", "4"}};
 const Layout kPipeline = {"pipeline_2", {"--layout", "pipeline=2"}, {}};
 const Layout kSpatial = {"spatial_2", {"--layout", "spatial=2"}, {}};
 const Layout kGraphs = {
@@ -182,8 +186,8 @@ class NcclRun : public ::testing::TestWithParam<Cell> {
       return std::find(flags.begin(), flags.end(), flag) != flags.end();
     };
     if (has("3")) return "call=AllGather,rank=1,nth=120";
-    return has("--cuda-graphs") ? "call=AllReduce,rank=1,nth=24"
-                                : "call=AllReduce,rank=1,nth=260";
+    return has("--bn-group") ? "call=AllReduce,rank=1,nth=24"
+                             : "call=AllReduce,rank=1,nth=260";
   }
 
   std::vector<std::string> words() const {
@@ -402,17 +406,67 @@ TEST(NcclRunRefusals, RanksThatShareADeviceCountAsSeparateHosts) {
   EXPECT_EQ(steps.size(), 2u);
 }
 
+class NcclRunEnds : public ::testing::Test {
+ protected:
+  static std::vector<std::string> words() {
+    return joined(joined(command(), kOwnGroups.flags),
+                  {"--device", "0,1", "--backend", "nccl"});
+  }
+  // Resumes the run, and expects the bits of a run without the disturbance.
+  void expect_resumes(const fs::path& folder) {
+    const ProgramResult resumed =
+        run_program({program("headroom"), "train", "--resume",
+                     run_directory(folder).string(), "--inject",
+                     fault_at("pause", 0, 1000, "forward") + ",seconds=1"},
+                    folder);
+    EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
+    const std::vector<Json> steps = steps_so_far(folder);
+    expect_exact_ledger(folder);
+    expect_same_steps(steps, train_in(fresh_folder() / "calm", words(), {}));
+  }
+
+  const Variables environment_{{{"HEADROOM_DEVICE_PLUGIN", kTestPlugin}}};
+};
+
+TEST_F(NcclRunEnds, ANanOnOneRankEndsTheRunOnAllWithTheirCommittedState) {
+  const fs::path folder = fresh_folder();
+  const ProgramResult run =
+      run_program(joined(words(), {"--inject", "nan@rank=1,step=4"}), folder);
+  EXPECT_EQ(run.exit_code, 5) << run.err;
+  EXPECT_THAT(run.err, HasSubstr("step 4, rank 1: the loss or the gradient"));
+  EXPECT_EQ(steps_so_far(folder).size(), 4u);
+  expect_resumes(folder);
+}
+
+TEST_F(NcclRunEnds, AStopRequestIsSeenByAllInTheSameStep) {
+  const fs::path folder = fresh_folder();
+  Program run(joined(words(), {"--inject", fault_at("pause", 0, 4, "forward") +
+                                               ",seconds=2"}),
+              folder);
+  EXPECT_TRUE(wait_until(
+      [&] {
+        return text_of(folder / "stderr.txt").find("--inject pause@") !=
+               std::string::npos;
+      },
+      120));
+  run.signal(SIGINT);
+  const ProgramResult result = run.join();
+  EXPECT_EQ(result.exit_code, 130) << result.err;
+  EXPECT_EQ(steps_so_far(folder).size(), 5u) << result.err;
+  expect_resumes(folder);
+}
+
 std::vector<Cell> all_cells() {
   std::vector<Cell> cells;
   for (const Layout& layout : {data_2(0), data_2(1), data_2(2), data_2(3),
-                               kPipeline, kSpatial, kGraphs}) {
+                               kPipeline, kSpatial, kGraphs, kOwnGroups}) {
     for (const Disturbance disturbance :
          {Disturbance::kNone, Disturbance::kKill, Disturbance::kStop,
           Disturbance::kCoordinator}) {
       cells.push_back({layout, disturbance});
     }
   }
-  for (const Layout& layout : {data_2(1), data_2(3), kGraphs}) {
+  for (const Layout& layout : {data_2(1), data_2(3), kGraphs, kOwnGroups}) {
     cells.push_back({layout, Disturbance::kLate});
     cells.push_back({layout, Disturbance::kAborted});
   }
@@ -426,7 +480,9 @@ INSTANTIATE_TEST_SUITE_P(Quick, NcclRun,
                          ::testing::Values(Cell{data_2(1), Disturbance::kKill},
                                            Cell{data_2(2), Disturbance::kStop},
                                            Cell{data_2(3), Disturbance::kNone},
-                                           Cell{kGraphs, Disturbance::kNone}),
+                                           Cell{kGraphs, Disturbance::kNone},
+                                           Cell{kOwnGroups,
+                                                Disturbance::kAborted}),
                          name_of_cell);
 
 }  // namespace

@@ -36,6 +36,9 @@ struct CommitOutcome {
   double squared_norm = 0;  // of this step's gradient plus the accumulated one
   double commits = 0;       // 1 if the step counts, else 0
   double clip = 1;          // factor that limits the norm of this gradient
+  // 0 if an exchange between the ranks' devices has failed, so that sums over
+  // ranks may be invalid; the step then does not count.
+  double is_complete = 1;
 };
 inline constexpr int kOutcomeDoubles = sizeof(CommitOutcome) / sizeof(double);
 

@@ -93,6 +93,10 @@ struct FlatBuffers {
 struct CommitPlace {
   at::Tensor numbers;  // the bytes of a CommitNumbers
   at::Tensor outcome;  // double [kOutcomeDoubles]
+  // If the devices of several ranks decide together: the number of ranks that
+  // reject the step (double [1]), and Communicator::failure_word().
+  at::Tensor objections = {};
+  const int32_t* failure_word = nullptr;
 };
 
 // The running statistics of all batch norms, and their EMA.

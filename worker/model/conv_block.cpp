@@ -2,6 +2,7 @@
 
 #include <ATen/core/ivalue.h>
 #include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include <string>
 #include <utility>
@@ -32,7 +33,9 @@ struct BlockPlan : torch::CustomClassHolder {
   HaloExchange* halo = nullptr;  // nullptr if the reach is empty
   at::Tensor ready;              // 16-bit copy of the weight; may be undefined
   // The parameters to whose gradients the kernels add directly
-  // (StepContext::adds_gradients). If undefined, autograd adds the gradient.
+  // (StepContext::adds_gradients). If undefined, autograd adds the gradient. In
+  // both cases autograd then calls the parameter's post-accumulation hooks:
+  // LibTorch 2.11 calls them for an undefined gradient too.
   at::Tensor weight, norm_weight, norm_bias;
   // Where the weight's gradient is computed; nullptr: in backward's order.
   WeightGradientStream* beside = nullptr;
@@ -193,10 +196,6 @@ class ConvBlockFunction : public torch::autograd::Function<ConvBlockFunction> {
         kernels::grouped_batch_norm_gradients(std::move(grads[0]), y,
                                               statistics, norm_weight,
                                               norm_bias, plan->norm, added_to);
-    if (plan->norm_weight.defined()) {
-      tell_that_gradient_is_ready(plan->norm_weight);
-      tell_that_gradient_is_ready(plan->norm_bias);
-    }
     const bool is_beside = plan->beside != nullptr && ctx->needs_input_grad(1);
     if (plan->beside != nullptr) plan->beside->join();
     kernels::ConvolutionGradients convolution;
@@ -212,7 +211,7 @@ class ConvBlockFunction : public torch::autograd::Function<ConvBlockFunction> {
       convolution = gradients(ctx->needs_input_grad(0),
                               ctx->needs_input_grad(1) && !is_beside);
       if (is_beside) {
-        plan->beside->run(plan->weight, {norm.dy, input, used_weight}, [&] {
+        plan->beside->run({norm.dy, input, used_weight}, [&] {
           plan->weight.grad().add_(
               gradients(/*wants_dx=*/false, /*wants_dweight=*/true).dweight);
         });
@@ -221,7 +220,6 @@ class ConvBlockFunction : public torch::autograd::Function<ConvBlockFunction> {
     if (convolution.dweight.defined() && plan->weight.defined()) {
       plan->weight.grad().add_(convolution.dweight);
       convolution.dweight.reset();
-      tell_that_gradient_is_ready(plan->weight);
     } else if (convolution.dweight.defined()) {
       convolution.dweight = convolution.dweight.to(weight.scalar_type());
     }

@@ -4,21 +4,12 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>
 #include <torch/csrc/autograd/engine.h>
-#include <torch/csrc/autograd/function_hook.h>
-#include <torch/csrc/autograd/variable.h>
 
 #include <utility>
 
 #include "parallel/base/check.h"
 
 namespace headroom::model {
-
-void tell_that_gradient_is_ready(const at::Tensor& parameter) {
-  if (const auto& hook =
-          torch::autograd::impl::post_acc_grad_hooks(parameter)) {
-    (*hook)(parameter);
-  }
-}
 
 WeightGradientStream::WeightGradientStream(c10::Device device)
     : device_(device),
@@ -36,8 +27,7 @@ void WeightGradientStream::order(const c10::Stream& from,
   reached.block(to);
 }
 
-void WeightGradientStream::run(const at::Tensor& parameter,
-                               std::vector<at::Tensor> inputs,
+void WeightGradientStream::run(std::vector<at::Tensor> inputs,
                                const std::function<void()>& add) {
   HEADROOM_CHECK(!under_way_, "two gradients beside each other");
   if (!std::exchange(ends_with_join_, true)) {
@@ -47,7 +37,7 @@ void WeightGradientStream::run(const at::Tensor& parameter,
     });
   }
   // If `add` throws, the inputs are held until abandon().
-  under_way_ = {parameter, std::move(inputs)};
+  under_way_ = std::move(inputs);
   order(current(), stream_);
   const c10::StreamGuard beside(stream_);
   add();
@@ -56,9 +46,7 @@ void WeightGradientStream::run(const at::Tensor& parameter,
 void WeightGradientStream::join() {
   if (!under_way_) return;
   order(stream_, current());
-  const at::Tensor parameter = std::move(under_way_->parameter);
   under_way_.reset();
-  tell_that_gradient_is_ready(parameter);
 }
 
 void WeightGradientStream::abandon() noexcept {

@@ -6,13 +6,16 @@
 // batch norm by memory, so a device can run them at the same time.
 //
 //   run()    queues a weight's gradient behind the current stream's work
-//   join()   lets the current stream wait for this gradient, frees its inputs
-//            and calls the parameter's hook
+//   join()   lets the current stream wait for this gradient and frees its
+//            inputs
 //
 // At most one gradient is under way. The next block calls join() after its
 // batch norm; the last gradient is joined at the end of LibTorch's backward.
 // Inputs stay in memory until then, because their memory belongs to the current
 // stream, which would use it again. Both streams may be captured in a graph.
+//
+// LibTorch calls a parameter's hook before its gradient is joined, so nothing
+// may read gradients from a hook: only a rank without replicas uses this.
 //
 // The same kernels run in the same order on each stream, so no bit of a result
 // changes.
@@ -32,9 +35,6 @@
 
 namespace headroom::model {
 
-// Calls the hook that autograd calls after it has accumulated a gradient.
-void tell_that_gradient_is_ready(const at::Tensor& parameter);
-
 class WeightGradientStream {
  public:
   explicit WeightGradientStream(c10::Device device);
@@ -42,26 +42,22 @@ class WeightGradientStream {
   WeightGradientStream(const WeightGradientStream&) = delete;
   WeightGradientStream& operator=(const WeightGradientStream&) = delete;
 
-  // `add` queues the work that adds the gradient to parameter.grad(); it reads
-  // `inputs`. REQUIRES: called inside of a backward, after join().
-  void run(const at::Tensor& parameter, std::vector<at::Tensor> inputs,
-           const std::function<void()>& add);
+  // `add` queues the work that adds a gradient; it reads `inputs`. REQUIRES:
+  // called inside of a backward, after join().
+  void run(std::vector<at::Tensor> inputs, const std::function<void()>& add);
   void join();
   // Forgets the gradient of a failed backward.
   void abandon() noexcept;
 
  private:
-  struct UnderWay {
-    at::Tensor parameter;
-    std::vector<at::Tensor> inputs;
-  };
   // Lets `to` wait for the work that is queued on `from`.
   void order(const c10::Stream& from, const c10::Stream& to) const;
   c10::Stream current() const;
 
   const c10::Device device_;
   const c10::Stream stream_;
-  std::optional<UnderWay> under_way_;
+  // The inputs of the gradient that is under way.
+  std::optional<std::vector<at::Tensor>> under_way_;
   bool ends_with_join_ = false;  // the engine calls join() after this backward
 };
 

@@ -131,8 +131,7 @@ CudaGraphRunner::MicroBatch CudaGraphRunner::on_device(
 bool CudaGraphRunner::is_prepared(const MicroBatch& inputs) const {
   return prepared_.loaded.defined() &&
          prepared_.loaded.const_data_ptr() == inputs.loaded.const_data_ptr() &&
-         at::equal(prepared_.targets, inputs.targets.bytes) &&
-         at::equal(prepared_.scales, inputs.scales);
+         at::equal(prepared_.targets, inputs.targets.bytes);
 }
 
 void CudaGraphRunner::fill(const MicroBatch& inputs) {
@@ -176,6 +175,9 @@ at::Tensor CudaGraphRunner::run(MicroBatch inputs,
   const MemoryCategoryScope scope(MemoryCategory::kLoss);
   if (is_prepared(inputs)) {
     inputs.send_following();  // may be copied before the graph is replayed
+    if (!at::equal(prepared_.scales, inputs.scales)) {
+      device_.upload_into(inputs.scales, graph_->inputs.scales);
+    }
   } else {
     fill(inputs);
   }

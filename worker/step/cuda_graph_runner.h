@@ -1,8 +1,9 @@
 // CudaGraphRunner: captures a micro-batch once as one graph of the device
 // (parallel/devices/device_api.h) and replays it from then on. The host then
 // starts one graph instead of hundreds of kernels. The graph contains forward,
-// loss, backward and, for a rank that commits on its device
-// (worker/step/step_commit.h), the end of the step.
+// loss, backward and, for a rank alone on a device
+// (worker/step/step_commit.h), the end of the step. Sums over ranks are not
+// captured: they start behind the graph.
 //
 // Data that changes from step to step is copied into the graph's buffers: the
 // images, the packed targets (with room for the most matches that the labels
@@ -83,8 +84,9 @@ class CudaGraphRunner {
                  const Forward& forward, const End& end);
 
   // Copies the expected inputs of the next run() into the graph's buffers,
-  // except the arguments of the step's end. Does nothing if that run would not
-  // replay the graph. Takes no memory of the device.
+  // except the arguments of the step's end. If run() then gets other factors of
+  // the loss, it copies those again. Does nothing if that run would not replay
+  // the graph. Takes no memory of the device.
   void prepare(const MicroBatch& inputs, const model::StepContext& context);
 
   // Called before the first micro-batch of a step.
@@ -107,7 +109,8 @@ class CudaGraphRunner {
   struct Graph;
 
  private:
-  // Whether prepare() has copied these inputs.
+  // Whether prepare() has copied these inputs, perhaps with other factors of
+  // the loss.
   bool is_prepared(const MicroBatch& inputs) const;
   void fill(const MicroBatch& inputs);
   // Returns false if the capture failed.

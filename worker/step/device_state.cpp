@@ -67,6 +67,8 @@ DeviceState::DeviceState(const devices::ComputeDevice& device,
         device.device(), ranges_of(piece.segments), buffers.parameters.numel());
     num_partial += buffers.pieces.size(0);
   }
+  numbers_ =
+      at::empty({sizeof(kernels::CommitNumbers)}, device.options(at::kByte));
   partial_ = at::empty({num_partial}, device.options(at::kDouble));
   int64_t first = 0;
   for (OwnPiece& piece : pieces_) {
@@ -103,8 +105,15 @@ at::Tensor DeviceState::packed(kernels::CommitNumbers numbers,
   return bytes;
 }
 
-void DeviceState::measure(const at::Tensor& numbers, const at::Tensor& items) {
-  const kernels::CommitPlace place = {numbers, outcome_};
+const at::Tensor& DeviceState::upload(const at::Tensor& packed) {
+  device_.upload_into(packed, numbers_);
+  return numbers_;
+}
+
+void DeviceState::measure(const at::Tensor& numbers, const at::Tensor& items,
+                          const Peers& peers) {
+  const kernels::CommitPlace place = {numbers, outcome_, peers.objections,
+                                      peers.failure_word};
   for (const OwnPiece& piece : pieces_) {
     device_.kernels()->squares(piece.buffers, place, piece.partial);
   }
@@ -120,10 +129,10 @@ void DeviceState::apply(const at::Tensor& numbers) {
   device_.kernels()->move_running(running_, place);
 }
 
-kernels::CommitOutcome DeviceState::outcome() const {
-  const at::Tensor doubles = outcome_.cpu();
+kernels::CommitOutcome DeviceState::outcome_of(const at::Tensor& doubles) {
+  const at::Tensor host = doubles.cpu();
   kernels::CommitOutcome outcome;
-  std::memcpy(&outcome, doubles.const_data_ptr(), sizeof(outcome));
+  std::memcpy(&outcome, host.const_data_ptr(), sizeof(outcome));
   return outcome;
 }
 
@@ -131,7 +140,7 @@ void DeviceState::commit_as_voted(double clip) {
   kernels::CommitOutcome outcome;
   outcome.commits = 1;
   outcome.clip = clip;
-  outcome_.copy_(device_.upload(host_doubles(outcome)));
+  device_.upload_into(host_doubles(outcome), outcome_);
 }
 
 }  // namespace headroom::step

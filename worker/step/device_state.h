@@ -4,12 +4,12 @@
 //
 //   measure()   norm and decision
 //   apply()     the commit, if the step counts
-//   outcome()   the decision; the only call in which the host waits
+//   outcome()   the decision, for the host to read
 //
-// A rank that trains alone calls them in this order; the first two may be in a
-// captured graph. The device then decides, and a step that is not finite
-// changes nothing. If several ranks vote, the host writes their decision before
-// apply() (commit_as_voted()).
+// A device that decides runs them in this order; the first two may be in a
+// captured graph. A step that is not finite then changes nothing. If the hosts
+// of the ranks vote, the host writes their decision before apply()
+// (commit_as_voted()).
 //
 // The constructor allocates everything; measure() and apply() allocate nothing.
 #pragma once
@@ -52,11 +52,25 @@ class DeviceState {
                   optim::OptimizerStep());
   }
 
-  // `numbers`: packed(), copied to the device. `items`: the loss items, double
-  // [3] on the device; undefined means zeros.
-  void measure(const at::Tensor& numbers, const at::Tensor& items);
+  // Copies packed() into the device's buffer for it, and returns that.
+  const at::Tensor& upload(const at::Tensor& packed);
+
+  // What the devices of several ranks decide with, besides the losses; empty
+  // for a rank alone. As in kernels::CommitPlace.
+  struct Peers {
+    at::Tensor objections;
+    const int32_t* failure_word;
+  };
+  // `numbers`: as returned by upload(), or another copy. `items`: the loss
+  // items, double [3] on the device, summed over the ranks; undefined means
+  // zeros.
+  void measure(const at::Tensor& numbers, const at::Tensor& items,
+               const Peers& peers = {});
   void apply(const at::Tensor& numbers);
-  kernels::CommitOutcome outcome() const;
+  // A kernels::CommitOutcome as doubles, on the device.
+  const at::Tensor& outcome() const { return outcome_; }
+  // Reads one; the host waits for a device.
+  static kernels::CommitOutcome outcome_of(const at::Tensor& doubles);
   void commit_as_voted(double clip);
 
  private:
@@ -68,7 +82,7 @@ class DeviceState {
   const devices::ComputeDevice device_;
   std::vector<OwnPiece> pieces_;
   kernels::RunningStatistics running_;
-  at::Tensor partial_, no_items_, outcome_;
+  at::Tensor numbers_, partial_, no_items_, outcome_;
 };
 
 }  // namespace headroom::step

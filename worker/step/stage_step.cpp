@@ -25,7 +25,7 @@ StageStep::StageStep(const StepOptions& options, TrainingState& state,
                               mesh.here.pipeline_stage)),
       images_(state.device(), options_.following),
       items_(at::zeros({3}, state.device().options(at::kDouble))) {
-  if (options.weight_gradients_beside) {
+  if (options.weight_gradients_beside && mesh.replicas->size() == 1) {
     weight_gradients_.emplace(state.device().device());
   }
 }
@@ -46,9 +46,8 @@ model::StepContext StageStep::context_of(const Part& part,
   model::StepContext context =
       context_.training(part.samples(micro_batch), state_.batch_norm_sums());
   // A layer's backward may add to its gradients directly only if they are not
-  // sharded, and not reduced as soon as autograd has added them.
-  context.adds_gradients =
-      mesh_.replicas->size() == 1 && state_.gradients().sharded() == nullptr;
+  // sharded.
+  context.adds_gradients = state_.gradients().sharded() == nullptr;
   if (weight_gradients_) context.weight_gradients = &*weight_gradients_;
   return context;
 }

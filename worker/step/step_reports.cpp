@@ -8,20 +8,24 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/text.h"
+#include "parallel/plan/exchange_sizes.h"
 
 namespace headroom::step {
 namespace {
 
-// Indices into the tensor. After the losses and the squared norm, the tensor
-// has the bytes by kind and rank, the ballots by rank, the number of ranks that
+// Indices into the tensor. After the sums, the tensor has the losses by rank,
+// the bytes by kind and rank, the ballots by rank, the number of ranks that
 // counted the next step's matches, and the matches.
 constexpr int64_t kBox = 0, kObj = 1, kCls = 2;
 constexpr int64_t kNumLosses = 3;
 constexpr int64_t kSquaredNorm = 3;
-constexpr int64_t kFirstBytes = 4;
+constexpr int64_t kObjections = 4;
+constexpr int64_t kFirstLosses = plan::kReportsOfStep;
 constexpr int64_t kNumByteKinds = 3;
 
 constexpr int64_t kBallotFields = data_parallel::EncodedBallot().size();
+static_assert(kNumLosses + kNumByteKinds + kBallotFields ==
+              plan::kReportsOfRank);
 
 constexpr int64_t kMostBytes = int64_t{1} << 53;
 
@@ -35,18 +39,36 @@ StepReports::StepReports(int rank, int num_ranks, int64_t num_levels)
     : rank_(rank),
       num_ranks_(num_ranks),
       num_levels_(num_levels),
-      values_(at::zeros({begin_of_matches() + 1 + num_levels}, at::kDouble)) {
+      values_(
+          at::zeros({plan::num_reports(num_ranks, num_levels)}, at::kDouble)) {
   HEADROOM_CHECK(0 <= rank && rank < num_ranks, std::to_string(rank));
 }
 
 void StepReports::clear() { values_.zero_(); }
 
 void StepReports::set_losses(const at::Tensor& items) {
-  values_.narrow(0, kBox, kNumLosses).copy_(items);
+  set_losses_in(values_, items.cpu());
 }
 
 void StepReports::set_losses(std::span<const double, 3> items) {
-  std::ranges::copy(items, values_.data_ptr<double>() + kBox);
+  for (const int64_t begin : {kBox, begin_of_losses(rank_)}) {
+    std::ranges::copy(items, values_.data_ptr<double>() + begin);
+  }
+}
+
+void StepReports::set_losses_in(const at::Tensor& copy,
+                                const at::Tensor& items) const {
+  for (const int64_t begin : {kBox, begin_of_losses(rank_)}) {
+    copy.narrow(0, begin, kNumLosses).copy_(items);
+  }
+}
+
+at::Tensor StepReports::losses_in(const at::Tensor& copy) {
+  return copy.narrow(0, kBox, kNumLosses);
+}
+
+at::Tensor StepReports::objections_in(const at::Tensor& copy) {
+  return copy.narrow(0, kObjections, 1);
 }
 
 void StepReports::set_squared_norm_share(double share) {
@@ -61,6 +83,8 @@ void StepReports::set_bytes(Bytes which, int64_t bytes) {
 }
 
 void StepReports::set_ballot(const data_parallel::Ballot& ballot) {
+  values_.data_ptr<double>()[kObjections] =
+      ballot.outcome == data_parallel::Outcome::kOk ? 0 : 1;
   const data_parallel::EncodedBallot encoded = data_parallel::encode(ballot);
   std::ranges::copy(encoded, values_.data_ptr<double>() + begin_of_ballots() +
                                  rank_ * kBallotFields);
@@ -108,7 +132,13 @@ data_parallel::Verdict StepReports::verdict() const {
           static_cast<int64_t>(ballots[rank * kBallotFields + i]);
     }
     count(ballot);
-    if (data_parallel::decode(ballot).ok() && !std::isfinite(squared_norm())) {
+    const double* const losses =
+        values_.const_data_ptr<double>() + begin_of_losses(rank);
+    const bool is_finite =
+        std::isfinite(squared_norm()) &&
+        std::all_of(losses, losses + kNumLosses,
+                    [](double loss) { return std::isfinite(loss); });
+    if (data_parallel::decode(ballot).ok() && !is_finite) {
       count(data_parallel::encode(
           {.outcome = data_parallel::Outcome::kNonFinite, .rank = rank}));
     }
@@ -123,8 +153,12 @@ std::optional<std::vector<int64_t>> StepReports::following_matches() const {
   return std::vector<int64_t>(first + 1, first + 1 + num_levels_);
 }
 
+int64_t StepReports::begin_of_losses(int rank) const {
+  return kFirstLosses + kNumLosses * rank;
+}
+
 int64_t StepReports::begin_of_ballots() const {
-  return kFirstBytes + kNumByteKinds * num_ranks_;
+  return begin_of_losses(num_ranks_) + kNumByteKinds * num_ranks_;
 }
 
 int64_t StepReports::begin_of_matches() const {
@@ -132,7 +166,7 @@ int64_t StepReports::begin_of_matches() const {
 }
 
 int64_t StepReports::begin_of(Bytes which) const {
-  return kFirstBytes + static_cast<int64_t>(which) * num_ranks_;
+  return begin_of_losses(num_ranks_) + static_cast<int64_t>(which) * num_ranks_;
 }
 
 }  // namespace headroom::step

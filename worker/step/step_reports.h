@@ -1,10 +1,15 @@
 // StepReports: the numbers that ranks exchange at the end of a step, in one
-// all-reduce: losses and squared gradient norm, summed over ranks; per rank
-// three numbers of bytes and a ballot; and the matches of the next step, if
-// every rank has counted its own.
+// all-reduce: losses, squared gradient norm and objections, summed over ranks;
+// per rank its own losses, three numbers of bytes and a ballot; and the matches
+// of the next step, if every rank has counted its own.
 //
-// The verdict follows from the ballots. If the summed norm is not finite, ranks
-// whose own numbers were finite count as voting "not finite", too.
+// The verdict follows from the ballots and losses. If the summed norm is not
+// finite, ranks whose own numbers were finite count as voting "not finite",
+// too.
+//
+// Either the hosts sum (all_reduce()), or the devices do: a copy of values() is
+// sent to each device, where the losses are (set_losses_in()), and take()
+// receives the sum.
 //
 // All numbers are sent as doubles, which hold whole numbers up to 2^53 exactly;
 // a byte count outside of 0 to 2^53 is refused.
@@ -47,6 +52,14 @@ class StepReports {
   // batch is not loaded yet.
   void set_following_matches(const std::vector<int64_t>& matches);
 
+  // ---- a sum on devices; `copy` is a copy of values() on a device ----
+  const at::Tensor& values() const { return values_; }
+  void set_losses_in(const at::Tensor& copy, const at::Tensor& items) const;
+  static at::Tensor losses_in(const at::Tensor& copy);      // [3]
+  static at::Tensor objections_in(const at::Tensor& copy);  // [1]
+  // The methods below then read `sums`, on the host.
+  void take(const at::Tensor& sums) { values_.copy_(sums); }
+
   // Sums the reports of all ranks; the methods below read the sums. Collective.
   // Throws CommunicationError.
   void all_reduce(collectives::Communicator& communicator);
@@ -60,6 +73,7 @@ class StepReports {
   std::optional<std::vector<int64_t>> following_matches() const;
 
  private:
+  int64_t begin_of_losses(int rank) const;
   int64_t begin_of(Bytes which) const;
   int64_t begin_of_ballots() const;
   int64_t begin_of_matches() const;

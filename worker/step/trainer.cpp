@@ -34,11 +34,12 @@ Trainer::Trainer(Options options, TrainingState& state, collectives::Mesh& mesh)
       matches_(mesh, state.model().levels().size()),
       reports_(mesh.world.rank(), mesh.world.size(),
                static_cast<int64_t>(state.model().levels().size())) {
-  if (mesh.world.size() == 1 && state.device_state() != nullptr) {
+  if (DeviceCommit::can_decide(state, mesh)) {
     commit_ = std::make_unique<DeviceCommit>(state, reports_, options_.faults,
-                                             graphs_.get());
+                                             mesh.world, graphs_.get());
   } else {
-    commit_ = std::make_unique<HostCommit>(state, reports_, options_.faults);
+    commit_ = std::make_unique<HostCommit>(state, reports_, options_.faults,
+                                           mesh.world);
   }
   if (options_.memory) {
     prediction_.emplace(*options_.memory, mesh, state.model());
@@ -175,19 +176,18 @@ std::optional<data_parallel::Outcome> Trainer::forward_and_backward(
   } catch (const std::bad_alloc&) {
     failure = "the host's memory is used up";
   }
-  if (graphs_ && graphs_->has_ended_step()) {
-    HEADROOM_CHECK(failure.empty(), "a step failed after its end: " + failure);
-    prepare_following(batch, result);
-  }
+  const bool has_ended = graphs_ && graphs_->has_ended_step();
+  HEADROOM_CHECK(!has_ended || failure.empty(),
+                 "a step failed after its end: " + failure);
+  if (has_ended) prepare_following(batch, result);
   report_memory(batch, result);
   if (!failure.empty()) {
     note_failure(stage_.failed_phase(), failure, result);
     return std::nullopt;
   }
   state_.gradients().finish({&state_.batch_norm_sums(), 1});
-  const data_parallel::Outcome outcome = commit_->measure(stage_.items());
   reports_.set_bytes(StepReports::Bytes::kLive, memory.live_bytes());
-  return outcome;
+  return commit_->outcome();
 }
 
 const loader::Batch* Trainer::following(const loader::Batch& batch) const {
@@ -197,8 +197,8 @@ const loader::Batch* Trainer::following(const loader::Batch& batch) const {
 }
 
 // Copies the next step's first inputs to the device while it still runs this
-// step, if the next micro-batches replay the same graph. The rank is alone, so
-// it has counted all matches.
+// step, if the next micro-batches replay the same graph. The matches of peers
+// are not known yet: what depends on them is copied when the graph runs.
 void Trainer::prepare_following(const loader::Batch& batch,
                                 const StepResult& result) {
   const loader::Batch* const next = following(batch);
@@ -244,7 +244,9 @@ data_parallel::Verdict Trainer::vote(const loader::Batch& batch,
   if (const loader::Batch* const next = following(batch)) {
     reports_.set_following_matches(matches_.own(*next));
   }
-  reports_.all_reduce(mesh_.world);
+  commit_->send(stage_.items(), outcome);
+  if (graphs_ && !graphs_->has_ended_step()) prepare_following(batch, result);
+  commit_->receive();
   begin_step_phase(StepPhase::kNone);
   if (auto matches = reports_.following_matches()) {
     matches_.note(batch.step + 1, std::move(*matches));

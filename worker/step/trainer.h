@@ -7,6 +7,9 @@
 //             optimizer, EMA: no allocation, no communication except ZeRO's
 //             gather of new parameters (step_commit.h)
 //
+// Devices that split only the data vote and commit by themselves: both are
+// queued behind the gradients, and the host reads the result afterwards.
+//
 // A rank that runs out of memory moves down its memory ladder. A rank without
 // peers tries the step again at once. A rank with peers leaves the generation,
 // as if it were lost: the peers fail in their next exchange, all ranks form the

@@ -299,8 +299,8 @@ double TrainingState::squared_norm_share() const {
   if (!counts_norm()) return 0;
   if (device_state_ != nullptr) {
     device_state_->measure(
-        options_.device.upload(commit_numbers({}, /*may_commit=*/false)), {});
-    return device_state_->outcome().squared_norm;
+        device_state_->upload(commit_numbers({}, /*may_commit=*/false)), {});
+    return DeviceState::outcome_of(device_state_->outcome()).squared_norm;
   }
   double sum = 0;
   for (const auto& [flat, segments] : pieces_) {
@@ -355,9 +355,10 @@ at::Tensor TrainingState::commit_numbers(const CommitArguments& arguments,
 }
 
 void TrainingState::end_on_device(const at::Tensor& numbers,
-                                  const at::Tensor& items) {
+                                  const at::Tensor& items,
+                                  const DeviceState::Peers& peers) {
   const at::NoGradGuard no_grad;
-  device_state_->measure(numbers, items);
+  device_state_->measure(numbers, items, peers);
   device_state_->apply(numbers);
   // If nothing was committed, this copies the same weights again.
   renew_compute_weights();
@@ -382,7 +383,7 @@ bool TrainingState::commit(const CommitArguments& arguments) {
     device_state_->commit_as_voted(
         optim::clip_coefficient(arguments.gradient_norm));
     device_state_->apply(
-        options_.device.upload(commit_numbers(arguments, /*may_commit=*/true)));
+        device_state_->upload(commit_numbers(arguments, /*may_commit=*/true)));
   } else {
     commit_on_host(arguments);
   }

@@ -161,9 +161,10 @@ class TrainingState {
   // the host.
   at::Tensor commit_numbers(const CommitArguments& arguments,
                             bool may_commit) const;
-  // Norm, decision and commit of a rank that is alone. Allocates nothing, and
-  // the host does not wait. `numbers`, `items`: as in DeviceState::measure().
-  void end_on_device(const at::Tensor& numbers, const at::Tensor& items);
+  // Norm, decision and commit. Allocates nothing, and the host does not wait.
+  // Arguments: as of DeviceState::measure().
+  void end_on_device(const at::Tensor& numbers, const at::Tensor& items,
+                     const DeviceState::Peers& peers = {});
   // Counts a step that the device has committed. Returns whether the optimizer
   // stepped.
   bool note_commit(const CommitArguments& arguments);

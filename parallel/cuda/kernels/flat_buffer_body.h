@@ -47,6 +47,8 @@ struct DecisionArguments {
   const double* items = nullptr;  // [kStepItems]
   const kernels::CommitNumbers* numbers = nullptr;
   kernels::CommitOutcome* outcome = nullptr;
+  const double* objections = nullptr;     // may be nullptr
+  const int32_t* failure_word = nullptr;  // on the host; may be nullptr
 };
 
 // The running statistics and their EMA, float or double.
@@ -89,7 +91,12 @@ HEADROOM_HD bool is_number(double value) { return value - value == 0; }
 HEADROOM_HD void decide(const DecisionArguments& arguments,
                         double squared_norm) {
   kernels::CommitOutcome& outcome = *arguments.outcome;
-  bool is_good = arguments.numbers->may_commit && is_number(squared_norm);
+  // Volatile: the host sets the word at any time.
+  const volatile int32_t* const failure = arguments.failure_word;
+  const bool is_complete = failure == nullptr || *failure == 0;
+  bool is_good =
+      is_complete && arguments.numbers->may_commit && is_number(squared_norm) &&
+      (arguments.objections == nullptr || *arguments.objections == 0);
   for (int i = 0; i < kernels::kStepItems; ++i) {
     outcome.items[i] = arguments.items[i];
     is_good = is_good && is_number(arguments.items[i]);
@@ -98,6 +105,7 @@ HEADROOM_HD void decide(const DecisionArguments& arguments,
   outcome.clip = kernels::clip_coefficient(std::sqrt(squared_norm),
                                            kernels::kMostGradientNorm);
   outcome.commits = is_good ? 1 : 0;
+  outcome.is_complete = is_complete ? 1 : 0;
 }
 
 template <typename C>

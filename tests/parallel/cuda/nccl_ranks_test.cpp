@@ -420,6 +420,26 @@ TEST_F(NcclRanks, AResultThatFailedOnTheDeviceIsNotUsedForTheVoteOnTheHost) {
   EXPECT_THAT(ends[1], HasSubstr("communication: "));
 }
 
+// Work that was queued behind a sum must see that the sum was aborted, even if
+// it runs before the host has noticed.
+TEST_F(NcclRanks, WorkBehindAnAbortedSumReadsThatItFailed) {
+  timeout_ = milliseconds(500);
+  const FaultsOf faults("call=AllReduce,rank=0,nth=2,kind=hang");
+  const auto ends = run([&](int, Ranks& ranks, c10::Device device) {
+    const std::shared_ptr<const int32_t> word = ranks->failure_word();
+    ASSERT_NE(word, nullptr);
+    const at::Tensor sum = ones_on(device);
+    ranks->all_reduce(sum);
+    EXPECT_EQ(sum.cpu()[0].item<float>(), 2);
+    EXPECT_EQ(*word, 0);
+    ranks->all_reduce(sum);
+    sum.cpu();  // returns when the sum is aborted
+    EXPECT_EQ(*word, 1);
+    ranks->check();
+  });
+  EXPECT_THAT(ends[0], HasSubstr("communication: "));
+}
+
 // The host's time for the call of a collective, which NCCL executes in another
 // thread.
 TEST_F(NcclRanks, ACallTakesTheHostMicroseconds) {

@@ -5,6 +5,7 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/tensor.h>
@@ -100,6 +101,9 @@ struct End {
   CommitNumbers numbers;
   CommitOutcome outcome;
   at::Tensor items = at::tensor({1., 2., 3.}, at::kDouble);
+  // Of several ranks.
+  at::Tensor objections;
+  at::Tensor failure_word;  // where kernels can read it
 
   explicit End(Rule rule = Rule::kSgd, int64_t update = 1) {
     numbers.ends_step = numbers.may_commit = numbers.steps_optimizer = true;
@@ -113,7 +117,11 @@ struct End {
   }
 
   kernels::CommitPlace place() const {
-    return {bytes_there(numbers), bytes_there(outcome).view(at::kDouble)};
+    return {
+        bytes_there(numbers), bytes_there(outcome).view(at::kDouble),
+        objections.defined() ? under_test().there(objections) : at::Tensor(),
+        failure_word.defined() ? failure_word.const_data_ptr<int32_t>()
+                               : nullptr};
   }
 
   void run(const FlatBuffers& buffers) {
@@ -188,13 +196,13 @@ TEST(DeviceStepEnds, BetweenOptimizerStepsGradientsAreAdded) {
   expect_close(device, cpu, 0);
 }
 
-// If a gradient or an item is not finite, or the host vetoes the step, the
-// outcome reports this and nothing changes.
+// If a gradient or an item is not finite, the host vetoes the step, or a peer
+// rejects it, the outcome reports this and nothing changes.
 TEST(DeviceStepEnds, ARejectedStepChangesNothing) {
   HEADROOM_NEEDS_KERNELS();
   const double bad = std::numeric_limits<double>::quiet_NaN();
   for (const std::string why :
-       {"NaN, in no range", "infinity", "item", "veto", "no end"}) {
+       {"NaN, in no range", "infinity", "item", "veto", "peer", "no end"}) {
     SCOPED_TRACE(why);
     for (const Rule rule : {Rule::kSgd, Rule::kAdamW}) {
       const FlatBuffers cpu = random_buffers(at::kFloat, rule);
@@ -204,6 +212,7 @@ TEST(DeviceStepEnds, ARejectedStepChangesNothing) {
       if (why == "infinity") cpu.gradients[7] = 1 / 0.;
       if (why == "item") end.items[1] = bad;
       end.numbers.may_commit = why != "veto";
+      if (why == "peer") end.objections = at::ones({1}, at::kDouble);
       end.numbers.ends_step = ends;
       end.outcome.commits = ends ? -1 : 1;  // the value of an earlier step
       const FlatBuffers device = on_device(cpu);
@@ -212,6 +221,26 @@ TEST(DeviceStepEnds, ARejectedStepChangesNothing) {
       EXPECT_EQ(end.outcome.items[0], ends ? 1 : 0);
       expect_close(device, cpu, 0);
     }
+  }
+}
+
+// Sums that were aborted have undefined values, which may look good.
+TEST(DeviceStepEnds, AStepWhoseSumsFailedChangesNothing) {
+  HEADROOM_NEEDS_KERNELS();
+  for (const bool has_failed : {false, true}) {
+    SCOPED_TRACE(has_failed);
+    const FlatBuffers cpu = random_buffers(at::kFloat, Rule::kSgd);
+    const FlatBuffers device = on_device(cpu);
+    End end;
+    end.numbers.steps_optimizer = false;
+    end.objections = at::zeros({1}, at::kDouble);
+    end.failure_word =
+        under_test().there(at::full({1}, has_failed ? 1 : 0, at::kInt));
+    end.run(device);
+    EXPECT_EQ(end.outcome.is_complete, has_failed ? 0 : 1);
+    EXPECT_EQ(end.outcome.commits, has_failed ? 0 : 1);
+    if (!has_failed) cpu.accumulated.add_(cpu.gradients);
+    expect_close(device, cpu, 0);
   }
 }
 

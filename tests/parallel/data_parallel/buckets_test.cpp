@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "parallel/base/check.h"
+#include "parallel/plan/exchange_sizes.h"
 
 namespace headroom::data_parallel {
 namespace {
@@ -41,6 +42,16 @@ TEST(BucketsTest, AllOfASmallModelIsOneBucket) {
   EXPECT_EQ(carve_buckets(slots_of({7}), 16, 8, 1),
             (std::vector<Bucket>{{0, 1, 0, 16}}));
   EXPECT_TRUE(carve_buckets({}, 0, 4, 1024).empty());
+}
+
+// yolov5s has 29 MB of gradients, yolov5l 186, yolov5x 347.
+TEST(BucketsTest, AreLargerForLargerModels) {
+  constexpr int64_t kMiB = 1 << 20;
+  EXPECT_EQ(plan::bucket_bytes(0), 4 * kMiB);
+  EXPECT_EQ(plan::bucket_bytes(28'900'000), 4 * kMiB);
+  EXPECT_EQ(plan::bucket_bytes(32 * kMiB + 1), 16 * kMiB);
+  EXPECT_EQ(plan::bucket_bytes(186'000'000), 23'250'000);
+  EXPECT_EQ(plan::bucket_bytes(347'000'000), 32 * kMiB);
 }
 
 TEST(BucketsTest, TheStemTravelsInASmallLastOne) {

@@ -36,8 +36,8 @@ struct Model {
 const std::map<std::string, Model> kModels = {
     {"yolov5n", {57, 7.5, 3, 7}},
     {"yolov5s", {57, 28.9, 8, 7}},
-    {"yolov5l", {101, 186, 32, 12}},
-    {"yolov5x", {123, 347, 45, 14.5}}};
+    {"yolov5l", {101, 186, 8, 12}},
+    {"yolov5x", {123, 347, 11, 14.5}}};
 
 // Images per second of one card alone with 16 and with 64 images.
 using Rates = std::map<std::string, std::pair<double, double>>;
@@ -69,7 +69,7 @@ double rate_alone(const Cluster& cluster, const std::string& model,
 // Milliseconds of a sum of `megabytes` over all cards: 4 MiB take so long
 // inside a machine, and the rest crosses the network once in each direction.
 double sum_milliseconds(const configs::Instance& machine, double number,
-                        double megabytes) {
+                        double megabytes, double calls = 1) {
   const double inside =
       (machine.link.starts_with("NV")
            ? (machine.link_gigabytes_per_second == 900 ? 0.07 : 0.09)
@@ -80,7 +80,6 @@ double sum_milliseconds(const configs::Instance& machine, double number,
   if (number == 1) return inside;
   const double gigabytes =
       static_cast<double>(machine.network_gigabits_per_second) / 8 * 0.85;
-  const double calls = std::max(1.0, megabytes / 4.2);
   return inside + 2 * megabytes / gigabytes + calls * 0.028 * std::log2(number);
 }
 
@@ -111,21 +110,21 @@ double expected_efficiency(const Cluster& cluster, const std::string& name,
                                 ? sums * hop * std::ceil(std::log2(cards)) +
                                       4 * batch / 16 * counted / gigabytes
                                 : 0;
-  const double card = alone + model.blocks * 3 * 0.0022;
-  const double host =
-      model.host + model.blocks * 3 * 0.007 + (model.buckets + sums) * 0.08;
+  const double host = model.host + (model.buckets + sums) * 0.08;
   const double backward = alone * 2 / 3;
-  const double all = sum_milliseconds(machine, machines, model.megabytes);
+  const double all =
+      sum_milliseconds(machine, machines, model.megabytes, model.buckets);
   // The first layers of backward have most of the parameters, and sums go on
   // beside the rest.
   const double hidden = std::min(all, 0.7 * backward);
   const double last = sum_milliseconds(machine, machines, 1.0);
   const double exposed = all - hidden + 2 * last + statistics;
   const double line = 0.06;
-  const double vote = std::log2(machines) * (0.027 + cards * 56e-6);
+  // Ten doubles for each card, behind the gradients.
+  const double vote = sum_milliseconds(machine, machines, cards * 80e-6) + 0.08;
   const double doublings = std::log2(cards) / 3;
   const double slowest = 0.005 * doublings * (doublings + 1) / 2 * alone;
-  return alone / (std::max(card + 0.08 * hidden, host) + exposed + 0.4 + line +
+  return alone / (std::max(alone + 0.08 * hidden, host) + exposed + line +
                   vote + slowest);
 }
 

@@ -1,5 +1,6 @@
 #include "tests/support/ghost_ranks/ghost_ranks.h"
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/record_function.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
@@ -136,6 +137,10 @@ class GhostRanks::World final : public Communicator {
   std::unique_ptr<Work> all_reduce_async(const at::Tensor& tensor,
                                          ReduceOp op) override {
     if (!tensor.is_cpu()) {
+      if (tensor.scalar_type() == at::kDouble && op == ReduceOp::kSum) {
+        const at::NoGradGuard no_grad;
+        at::Tensor(tensor).mul_(size());
+      }
       return issue(state_->device_seconds(bytes_of(tensor)),
                    [&] { return alone_->all_reduce_async(tensor, op); });
     }
@@ -199,6 +204,9 @@ class GhostRanks::World final : public Communicator {
   void connect() override { alone_->connect(); }
   void check() override { alone_->check(); }
   void synchronize() override { alone_->synchronize(); }
+  std::shared_ptr<const int32_t> failure_word() const override {
+    return alone_->failure_word();
+  }
   void abandon() override { alone_->abandon(); }
   std::unique_ptr<Communicator> split(int color, int key) override {
     return std::make_unique<World>(state_, alone_->split(color, key));

@@ -14,8 +14,9 @@
 //
 // The results allow a step to run, but are not those of real ranks. On the
 // host, all ranks contribute the same values as this one: a sum is n times its
-// values, so counts and losses are those of n equal ranks. On the device, a sum
-// keeps this rank's values, so gradients are 1 / n of those of equal ranks, and
+// values, so counts and losses are those of n equal ranks. On the device, so is
+// a sum of doubles (reports, batch-norm sums), for one more launch; other sums
+// keep this rank's values, so gradients are 1 / n of those of equal ranks, and
 // a gather fills only this rank's part. Messages between two ranks are refused.
 //
 // split() gives another communicator of all n ranks, so only layouts that split

@@ -43,10 +43,11 @@ void prepare_test_communicators() {
 std::shared_ptr<collectives::DeviceRanks> connect_test_ranks(
     collectives::Communicator& world, const devices::DeviceInfo& device,
     const devices::DeviceCommunicatorOptions& options) {
-  return cuda::make_nccl_ranks(world,
-                               {test_device(options.device), device.uuid,
-                                TestDeviceMemory::host_services()},
-                               options);
+  return cuda::make_nccl_ranks(
+      world,
+      {test_device(options.device), device.uuid,
+       TestDeviceMemory::host_services(), std::make_shared<int32_t>()},
+      options);
 }
 
 void abort_test_communicators() { cuda::abort_nccl_communicators(); }

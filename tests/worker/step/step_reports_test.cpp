@@ -72,6 +72,37 @@ TEST(StepReports, EveryRankLearnsTheSameVerdict) {
   EXPECT_TRUE(is(verdict_of({kOk, kBad}, 4), kBad, 1));
 }
 
+// Devices add their losses to a copy of the reports, and the sum is read back.
+TEST(StepReports, SummedOnDevices_TheyAreThoseOfTheHosts) {
+  const double bad = std::numeric_limits<double>::quiet_NaN();
+  for (const bool is_finite : {true, false}) {
+    run_ranks(2, [&](int rank, collectives::Communicator& world) {
+      StepReports reports(rank, 2, /*num_levels=*/3);
+      reports.set_bytes(Bytes::kLive, 100 + rank);
+      reports.set_ballot({.outcome = rank == 1 && is_finite
+                                         ? Outcome::kNonFinite
+                                         : Outcome::kOk,
+                          .rank = rank});
+      const at::Tensor copy = reports.values().clone();
+      reports.set_losses_in(
+          copy,
+          at::tensor({1.0 + rank, rank == 1 && !is_finite ? bad : 2.0, 4.0},
+                     at::kDouble));
+      world.all_reduce(copy);
+      EXPECT_EQ(StepReports::objections_in(copy).item<double>(), is_finite);
+      EXPECT_EQ(StepReports::losses_in(copy)[0].item<double>(), 3);
+      reports.take(copy);
+      EXPECT_EQ(reports.losses().box, 3);
+      EXPECT_EQ(reports.losses().is_finite(), is_finite);
+      EXPECT_EQ(reports.bytes_of_all_ranks(Bytes::kLive),
+                (std::vector<int64_t>{100, 101}));
+      // Rank 1 rejects the step, or its loss is not finite.
+      EXPECT_EQ(reports.verdict().outcome, Outcome::kNonFinite);
+      EXPECT_EQ(reports.verdict().rank, 1);
+    });
+  }
+}
+
 // A gradient that is finite on each rank may become infinite in the sum.
 TEST(StepReports, ANormThatIsNotFinite_MakesTheStepNonFiniteOnEveryRank) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
