@@ -81,8 +81,9 @@ struct TrainingRun::Implementation {
   void make_trainer();
   RunOutcome train();
   std::optional<RunOutcome> step();
-  // Makes `batch` that of the next step. Returns an outcome if the program of
-  // --augment-program failed on any rank. Collective with such a program.
+  // Makes `batch` that of the next step. Returns an outcome if, in a run with
+  // --augment-program, any rank could not make its samples: the program failed
+  // or an image is damaged. Collective with such a program.
   std::optional<RunOutcome> load_batch();
   std::optional<RunOutcome> end_epoch();
   RunOutcome end_in_time();
@@ -396,9 +397,8 @@ std::optional<RunOutcome> TrainingRun::Implementation::load_batch() {
         reports->report(batch->step, *event);
       }
     } catch (const Error& error) {
-      const bool is_of_program =
-          has_program && error.exit_code() == ExitCode::kData;
-      if (!is_of_program || committed() == 0) throw;
+      const bool is_of_samples = error.exit_code() == ExitCode::kData;
+      if (!has_program || !is_of_samples || committed() == 0) throw;
       fault = error.what();
     }
   }
