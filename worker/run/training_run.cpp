@@ -8,6 +8,7 @@
 
 #include "configs/yaml/scalar.h"
 #include "parallel/base/check.h"
+#include "parallel/base/folder_place.h"
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "parallel/collectives/communicator.h"
@@ -21,6 +22,7 @@
 #include "worker/control/agent_loss.h"
 #include "worker/memory/box_bound_monitor.h"
 #include "worker/memory/memory_trace.h"
+#include "worker/run/card_fault.h"
 #include "worker/run/epoch_end.h"
 #include "worker/run/float16_check.h"
 #include "worker/run/run_checkpoints.h"
@@ -32,8 +34,10 @@
 #include "worker/run/run_reports.h"
 #include "worker/run/training_source.h"
 #include "worker/step/apply_plan.h"
+#include "worker/step/stragglers.h"
 #include "worker/step/teacher.h"
 #include "worker/step/trainer.h"
+#include "worker/step/weight_check.h"
 #include "worker/validation/run_loaders.h"
 #include "worker/validation/validate.h"
 
@@ -118,6 +122,14 @@ struct TrainingRun::Implementation {
     return newest.result.committed ? to_json_line(newest) : start.newest_line;
   }
 
+  void compare_weights() const {
+    if (context.config.weight_digest_every == 0) return;
+    step::require_equal_weights(*state, *mesh);
+  }
+  // Whether the state is saved, or given to other ranks, after this step.
+  bool is_state_used(const data_parallel::Verdict& verdict) const;
+  void note_speed(const step::StepResult& result);
+
   RunContext context;
   CrossGenerationState& carried;
   StartingPoint start;
@@ -147,6 +159,8 @@ struct TrainingRun::Implementation {
   std::optional<loader::Batch> batch;
   bool epoch_is_open = false;
   bool needs_less = false;  // TrainingRun::needs_less() after a failed step
+  bool is_distrusted = false;
+  step::Stragglers stragglers{context.assignment.plan.layout, context.rank};
 
   StepRecord newest;     // kept on every rank, because rank 0 may be lost
   EpochWork epoch_work;  // work in the current epoch
@@ -224,7 +238,8 @@ void TrainingRun::Implementation::make_trainer() {
           .following = [this] { return source->batches().made_ahead(); },
           .captures_micro_batches = context.config.cuda_graphs,
           .labels = context.memory.labels,
-          .ladder = carried.ladder_of(context.assignment.plan)},
+          .ladder = carried.ladder_of(context.assignment.plan),
+          .weight_digest_every = context.config.weight_digest_every},
       *state, *mesh);
 }
 
@@ -437,6 +452,9 @@ std::optional<RunOutcome> TrainingRun::Implementation::step() {
   for (const memory::StepEvent& event : result.events) {
     reports->report(batch.step, event);
   }
+  if (!result.weights.are_equal()) {
+    throw step::WeightsDiffer(result.weights, context.rank, batch.step);
+  }
   if (!result.out_of_memory.empty()) {
     if (mesh->world.size() == 1) {
       return ending->leave_for_memory(/*failed_rank=*/0, trainer->shortfall());
@@ -444,7 +462,10 @@ std::optional<RunOutcome> TrainingRun::Implementation::step() {
     needs_less = !trainer->ladder().is_exhausted;
     C10_THROW_ERROR(OutOfMemoryError, result.out_of_memory);
   }
-  if (!result.committed) return ending->refuse_step(result, batch);
+  if (!result.committed) {
+    compare_weights();  // a wrong rank may be the cause
+    return ending->refuse_step(result, batch);
+  }
   if (result.lowered_scale && context.rank == 0) {
     reports->report(batch.step,
                     {EventKind::kLossScale, lowered_scale_text(result)});
@@ -463,6 +484,7 @@ std::optional<RunOutcome> TrainingRun::Implementation::step() {
     carried.held.clear();
   }
 
+  if (is_state_used(result.verdict)) compare_weights();
   if (result.verdict.save_requested) return ending->save_for_successors();
   if (is_between_epochs()) return std::nullopt;  // end_epoch() decides
   if (const auto reason = ending->reason()) return ending->complete(*reason);
@@ -477,6 +499,33 @@ std::optional<RunOutcome> TrainingRun::Implementation::step() {
   }
   if (result.verdict.leave_requested) return ending->leave_as_asked();
   return std::nullopt;
+}
+
+bool TrainingRun::Implementation::is_state_used(
+    const data_parallel::Verdict& verdict) const {
+  return verdict.save_requested || verdict.stop_requested ||
+         verdict.time_is_over || verdict.checkpoint_due ||
+         verdict.leave_requested || is_between_epochs() ||
+         ending->reason().has_value() ||
+         is_checkpoint_scheduled(context.config, committed());
+}
+
+void TrainingRun::Implementation::note_speed(const step::StepResult& result) {
+  if (result.seconds_per_image.empty()) return;
+  const auto news = stragglers.note(result.seconds_per_image);
+  if (!news) return;
+  const devices::ComputeDevice& device = context.device;
+  const std::string card =
+      device.is_cpu() ? ""
+                      : ", " + to_string(card_of(device.api()->describe(
+                                   device.device().index())));
+  context.client.report_event(
+      {.event = EventKind::kSlowRank,
+       .step = committed(),
+       .rank = context.rank,
+       .reason = cat("rank ", context.rank, " on ", this_host_name(), card, " ",
+                     news->reason),
+       .warning = news->is_slow});
 }
 
 void TrainingRun::Implementation::note_step(const loader::Batch& batch,
@@ -505,6 +554,7 @@ void TrainingRun::Implementation::note_step(const loader::Batch& batch,
       .image_height = context.config.multi_scale ? batch.image_height : 0,
       .image_width = context.config.multi_scale ? batch.image_width : 0};
   recorder->record_step(newest);
+  note_speed(result);
   if (pictures) pictures->begin();
   reports->say_once(batch.faults);
   reports->commit(newest);
@@ -577,12 +627,18 @@ int64_t TrainingRun::checkpoint_steps() const {
 }
 
 bool TrainingRun::holds_whole_state() const {
-  return implementation_->ending && implementation_->state->is_whole();
+  return implementation_->ending && implementation_->state->is_whole() &&
+         !implementation_->is_distrusted;
+}
+
+void TrainingRun::distrust() {
+  implementation_->is_distrusted = true;
+  implementation_->carried.held.clear();
 }
 
 void TrainingRun::hold_committed() {
   Implementation& run = *implementation_;
-  if (!run.state) return;
+  if (!run.state || run.is_distrusted) return;
   // Before the first step of a generation, no newer copies have replaced the
   // held ones.
   if (!run.buddies || run.newest.result.committed) run.carried.held.clear();
@@ -616,7 +672,7 @@ void TrainingRun::leave_peers() {
 
 bool TrainingRun::can_go_on() const {
   const Implementation& run = *implementation_;
-  if (!run.source || run.state->is_torn()) return false;
+  if (!run.source || run.state->is_torn() || run.is_distrusted) return false;
   // The ranks exchange data after a step for --memory-trace and between epochs
   // for --image-weights. If such an exchange fails, it cannot be repeated,
   // because some ranks may already have finished it.

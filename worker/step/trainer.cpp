@@ -12,8 +12,21 @@
 #include "parallel/base/check.h"
 #include "parallel/machine/core_turn.h"
 #include "worker/kernels/cpu/heap.h"
+#include "worker/step/stragglers.h"
 
 namespace headroom::step {
+namespace {
+
+// Whether no rank has more images of the batch. With fewer, each one takes
+// longer, so that such a rank would seem slow.
+bool has_full_share(const std::vector<plan::SampleRange>& parts,
+                    const loader::Batch& batch, int num_ranks) {
+  int64_t images = 0;
+  for (const plan::SampleRange& part : parts) images += part.size();
+  return images == (batch.global_size + num_ranks - 1) / num_ranks;
+}
+
+}  // namespace
 
 Trainer::Trainer(Options options, TrainingState& state, collectives::Mesh& mesh)
     : options_(std::move(options)),
@@ -62,6 +75,9 @@ std::optional<int> Trainer::begin_generation() {
   kernels::release_freed_memory();
   state_.device().memory().release_caches();
 
+  has_compared_weights_ = false;
+  timed_seconds_ = 0;
+  timed_images_ = 0;
   matches_.forget();
   const std::optional<int> exhausted_rank = ladder_.agree(mesh_.world);
   run_layers_by_policy();
@@ -79,6 +95,8 @@ StepResult Trainer::train_step(const loader::Batch& batch,
   result.settings =
       optim::settings_at(options_.schedule, batch.step, batch.epoch);
   if (scales_loss()) result.loss_scale = state_.counters.loss_scale.value;
+  digest_.reset();
+  if (compares_weights(batch.step)) digest_ = weight_digest(state_);
   for (; !attempt_step(batch, requests, result); ++result.attempt) {
     if (mesh_.world.size() > 1 || begin_generation()) return result;
   }
@@ -106,10 +124,21 @@ bool Trainer::attempt_step(const loader::Batch& batch,
   begin_fault(configs::Fault::Phase::kVote, batch.step);
   result.verdict = vote(batch, *outcome, requests, result);
   end_fault(result);
+  if (digest_) {
+    has_compared_weights_ = true;
+    result.weights = judge_weights(reports_.weight_digests(),
+                                   mesh_.layout.pipeline_parallel_size);
+  }
+  if (reports_time(batch.step)) {
+    result.seconds_per_image = reports_.seconds_per_image();
+  }
 
   // ---- the commit ----
   begin_fault(configs::Fault::Phase::kCommit, batch.step);
   commit(batch, result);
+  if (options_.faults != nullptr) {
+    options_.faults->corrupt(*state_.buffers().front().flat);
+  }
   end_fault(result);
 
   // ---- diagnostics from here on ----
@@ -168,6 +197,8 @@ std::optional<data_parallel::Outcome> Trainer::forward_and_backward(
   commit_->begin(commit_arguments(batch, result), result.loss_scale);
 
   std::string failure;
+  timer_.reset();
+  if (mesh_.layout.data_parallel_size > 1) timer_.emplace(state_.device());
   try {
     executor_.run(static_cast<int64_t>(micro_batches.size()), stage_);
   } catch (const c10::OutOfMemoryError& error) {
@@ -175,6 +206,7 @@ std::optional<data_parallel::Outcome> Trainer::forward_and_backward(
   } catch (const std::bad_alloc&) {
     failure = "the host's memory is used up";
   }
+  stop_timer();
   if (graphs_ && graphs_->has_ended_step()) {
     HEADROOM_CHECK(failure.empty(), "a step failed after its end: " + failure);
     prepare_following(batch, result);
@@ -187,7 +219,44 @@ std::optional<data_parallel::Outcome> Trainer::forward_and_backward(
   state_.gradients().finish({&state_.batch_norm_sums(), 1});
   const data_parallel::Outcome outcome = commit_->measure(stage_.items());
   reports_.set_bytes(StepReports::Bytes::kLive, memory.live_bytes());
+  if (timer_ &&
+      has_full_share(micro_batches, batch, mesh_.layout.data_parallel_size)) {
+    note_time(micro_batches);
+  }
+  if (reports_time(batch.step) && timed_images_ > 0) {
+    reports_.set_seconds_per_image(timed_seconds_ /
+                                   static_cast<double>(timed_images_));
+    timed_seconds_ = 0;
+    timed_images_ = 0;
+  }
   return outcome;
+}
+
+void Trainer::stop_timer() {
+  if (!timer_) return;
+  timer_->stop();
+  if (options_.faults == nullptr || !state_.device().is_cpu()) return;
+  options_.faults->slow_down(timer_->seconds());
+  timer_->stop();
+}
+
+void Trainer::note_time(const std::vector<plan::SampleRange>& parts) {
+  const double seconds = timer_->seconds();
+  if (seconds <= 0) return;
+  timed_seconds_ += seconds;
+  for (const plan::SampleRange& part : parts) timed_images_ += part.size();
+}
+
+bool Trainer::reports_time(int64_t step) const {
+  return mesh_.layout.data_parallel_size > 1 &&
+         (step + 1) % Stragglers::kSteps == 0;
+}
+
+bool Trainer::compares_weights(int64_t step) const {
+  const bool has_copies =
+      mesh_.world.size() > mesh_.layout.pipeline_parallel_size;
+  return options_.weight_digest_every > 0 && has_copies &&
+         (!has_compared_weights_ || step % options_.weight_digest_every == 0);
 }
 
 const loader::Batch* Trainer::following(const loader::Batch& batch) const {
@@ -244,6 +313,7 @@ data_parallel::Verdict Trainer::vote(const loader::Batch& batch,
   if (const loader::Batch* const next = following(batch)) {
     reports_.set_following_matches(matches_.own(*next));
   }
+  if (digest_) reports_.set_weight_digest(*digest_);
   reports_.all_reduce(mesh_.world);
   begin_step_phase(StepPhase::kNone);
   if (auto matches = reports_.following_matches()) {
