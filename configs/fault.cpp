@@ -51,7 +51,18 @@ constexpr auto kKinds = std::to_array<FaultDescription>(
      {.value = Kind::kDeviceError,
       .name = "device_error",
       .example = "device_error@rank=1,step=3,phase=collective",
-      .does = "the card fails for this process"}});
+      .does = "the card fails for this process"},
+     {.value = Kind::kCorrupt,
+      .name = "corrupt",
+      .example = "corrupt@rank=1,step=5",
+      .does = "a bit of the rank's weights changes"},
+     {.value = Kind::kSlow,
+      .name = "slow",
+      .number = "percent",
+      .number_member = &Fault::percent,
+      .needs_number = true,
+      .example = "slow@rank=1,step=5,percent=30",
+      .does = "the rank is slower from then on"}});
 
 constexpr auto kPhases =
     std::to_array<NamedValue<Phase>>({{Phase::kStep, "step"},
@@ -74,6 +85,8 @@ bool fits(const Fault& fault) {
   if (fault.kind == Kind::kNotANumber) {
     return fault.phase == Phase::kStep || fault.phase == Phase::kCheck;
   }
+  if (fault.kind == Kind::kCorrupt) return fault.phase == Phase::kCommit;
+  if (fault.kind == Kind::kSlow) return fault.phase == Phase::kStep;
   switch (fault.phase) {
     case Phase::kCollective:
       return is_device_error;
@@ -153,6 +166,7 @@ Fault read_fault(const std::string& part) {
   Fault fault;
   fault.kind = kind.value;
   if (fault.strikes()) fault.phase = Phase::kForward;
+  if (fault.kind == Kind::kCorrupt) fault.phase = Phase::kCommit;
   for (const auto& [name, value] : read_arguments(
            part, at == std::string::npos ? "" : part.substr(at + 1))) {
     if (name == "phase") {

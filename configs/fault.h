@@ -49,8 +49,13 @@
 //                                     traps in place of the step's first NCCL
 //                                     operation
 //
-// A restarted worker skips kill, hang, pause and device_error for earlier
-// steps.
+//   corrupt@rank=1,step=5             one bit of the rank's weights changes
+//                                     after the commit of that step
+//   slow@rank=1,step=5,percent=30     from that step on, the rank's passes take
+//                                     so much longer; on the CPU only
+//
+// A restarted worker skips kill, hang, pause, device_error and corrupt for
+// earlier steps.
 //
 // Several faults are separated by ";". Each fires once; a retried step fires
 // the next one in the list.
@@ -73,7 +78,9 @@ struct Fault {
     kKill,
     kHang,
     kPause,
-    kDeviceError
+    kDeviceError,
+    kCorrupt,
+    kSlow
   };
   enum class Phase {
     kStep,
@@ -96,12 +103,17 @@ struct Fault {
   Phase phase = Phase::kStep;
   int64_t bytes = 0;    // the size of a ballast
   int64_t seconds = 0;  // the length of a pause
+  int64_t percent = 0;  // how much longer the passes of a slow rank take
   bool stops_the_worker() const {
     return kind == Kind::kKill || kind == Kind::kHang || kind == Kind::kPause;
   }
   // Whether the fault stops the worker or breaks its card.
   bool strikes() const {
     return stops_the_worker() || kind == Kind::kDeviceError;
+  }
+  // Whether a worker that is started after this step skips the fault.
+  bool happens_to_a_worker() const {
+    return strikes() || kind == Kind::kCorrupt;
   }
   bool operator==(const Fault&) const = default;
 };

@@ -148,6 +148,7 @@ struct RunConfig {
   int64_t processes = 0;    // 0 means one per device, 1 on the CPU
   int64_t min_processes = 1;
   int64_t card_failure_steps = 1000;
+  int64_t weight_digest_every = 100;  // 0: ranks never compare their weights
   std::optional<plan::ParallelLayout> layout;  // if empty, the planner chooses
   int64_t zero_stage = 0;
   int64_t micro_batch_size = 0;  // 0 means chosen by the planner

@@ -432,6 +432,14 @@ Options where_it_runs() {
            "fewer it waits up to 10 minutes for others. Fewer keeps a run "
            "going; more keeps it from going on slowly.",
            {.unit = "processes", .range = {1, kMostProcesses}}),
+      flag("weight_digest_every", &C::weight_digest_every,
+           "--weight-digest-every N", kTrain,
+           "Ranks with copies of the same weights compare them each time that "
+           "the run has committed this many steps, and before they save them. "
+           "A rank that differs computes wrong: it is named and left out, and "
+           "the steps since the newest checkpoint are computed again. Fewer "
+           "steps lose less work then, and cost more; 0 compares nothing.",
+           {.unit = "steps", .range = {0, kMostSteps}}),
       key("card_failure_steps", &C::card_failure_steps,
           "A card that fails twice within this many steps is left out: no "
           "process is started on it any more. Raise it where an unsteady card "

@@ -21,7 +21,7 @@
 namespace headroom {
 
 constexpr CardFault::Kind last_of(CardFault::Kind) {
-  return CardFault::Kind::kLeftOut;
+  return CardFault::Kind::kWrong;
 }
 
 }  // namespace headroom

@@ -42,6 +42,9 @@ CardDecision decide_card_failure(TimePoint now,
   if (failure.fault.kind == CardFault::Kind::kGone) {
     return leave_out(true, true, "its driver no longer lists it");
   }
+  if (failure.fault.kind == CardFault::Kind::kWrong) {
+    return leave_out(true, true, "it computes wrong");
+  }
   const bool is_known =
       std::ranges::any_of(before, [&](const CardFailure& one) {
         return one.is_left_out && is_same_card(one, failure);

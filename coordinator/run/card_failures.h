@@ -5,7 +5,8 @@
 //   it fails again within   the card is left out: no further worker is started
 //   `within_steps`          on it, and the run continues on the other cards
 //   the driver no longer    left out at once
-//   lists it
+//   lists it, or it
+//   computes wrong
 //   others fail within 5 s  treated as consequences of the first loss (a lost
 //   of the generation's     card can cause errors on cards that exchange data
 //   first loss              with it): workers are lost, no card is charged

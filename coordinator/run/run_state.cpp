@@ -440,6 +440,7 @@ void RunState::form_generation(TimePoint now, const plan::Plan& plan,
   phase_ = RunPhase::kRunning;
   reason_ = reason;
   ending_ = {};
+  slow_ranks_.clear();
   emit(EventKind::kGeneration, -1,
        cat("generation ", generation().number, ": ", reason), false,
        cycle_.detail_json());

@@ -103,6 +103,11 @@ class RunState {
     membership_.note_hangup(node_id);
   }
   NodeAnswer node_heartbeat(TimePoint now, const std::string& node_id);
+  // What a rank says of its speed (worker/step/stragglers.h); "" if it is no
+  // longer slow. status() shows it until the generation ends.
+  void note_speed(int rank, const std::string& what) {
+    slow_ranks_[rank] = what;
+  }
   // Rank 0 has measured the network; later plans use these rates.
   void note_network(const plan::NetworkRates& network) {
     config_.network = network;
@@ -275,6 +280,7 @@ class RunState {
   std::map<std::pair<std::string, int>, RestartBudget> restart_budgets_;
   // The largest measured memory of each worker.
   std::map<std::string, int64_t> measured_peak_bytes_;
+  std::map<int, std::string> slow_ranks_;
   // Whether each worker was waiting for peers when it last reported.
   std::map<std::string, bool> waits_;
   // Lost workers whose exit is not reported yet.

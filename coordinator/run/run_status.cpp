@@ -86,6 +86,9 @@ RunStatus RunState::status(TimePoint now) const {
   status.generation = generation().number;
   status.state = phase_;
   status.reason = reason_;
+  for (const auto& [rank, what] : slow_ranks_) {
+    if (!what.empty() && !over()) status.reason += "; " + what;
+  }
   status.exit_code = exit_code_;
   status.says_how_to_go_on = says_how_to_go_on_;
   status.run_directory = options_.run_directory;

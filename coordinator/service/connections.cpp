@@ -151,9 +151,15 @@ bool Connections::may_serve(TimePoint now, const std::string& peer,
                most + 4 * static_cast<double>(limits_.bytes_per_second_of_all));
   if (recent_of_all_ > most) return false;
   if (served < limits_.served_strangers) {
-    found->second.served = descriptor;
-    recent_of_all_ += static_cast<double>(found->second.counted);
-    found->second.served_since = now;
+    Connection& connection = found->second;
+    connection.served = descriptor;
+    connection.served_since = now;
+    // gRPC reads at once what has arrived, some of it since the last sweep.
+    const auto info = info_of(connection.descriptor);
+    const int64_t bytes = info ? bytes_of(*info) : connection.counted;
+    connection.recent +=
+        static_cast<double>(bytes - std::exchange(connection.counted, bytes));
+    recent_of_all_ += static_cast<double>(bytes);
     return true;
   }
   if (oldest != connections_.end() &&

@@ -44,7 +44,7 @@ struct ConnectionLimits {
   // Strangers without TLS that gRPC serves (greeting.h), those included whose
   // memory it has not freed yet: each can hold kMostCalls calls open, about
   // 1 MB.
-  size_t served_strangers = 48;
+  size_t served_strangers = 24;
   std::chrono::milliseconds stranger_time = std::chrono::seconds(10);
   // The bytes that strangers may send at once, and then per second. One hundred
   // bytes can begin a call, which costs gRPC 9 KB until it is answered.

@@ -22,6 +22,10 @@ namespace {
 
 constexpr int kTickMs = 50;
 constexpr int kBacklog = 4096;
+// What one connection may hold in the kernel (Linux doubles it). gRPC parses it
+// even after the connection is closed, so the kernel's own 6 MiB and more would
+// let a flood exceed its budget. Members' messages are small or not urgent.
+constexpr int kReceiveBuffer = 32 << 10;
 
 Error cannot_listen(const ListenAddress& address, const std::string& why) {
   return Error("coordinator",
@@ -59,12 +63,14 @@ int listener_at(const addrinfo& where, bool shares_port) {
       where.ai_family == AF_INET6 &&
       !IN6_IS_ADDR_UNSPECIFIED(
           &reinterpret_cast<sockaddr_in6*>(where.ai_addr)->sin6_addr);
-  // Allows a port in TIME_WAIT. Connections inherit TCP_NODELAY.
+  // Allows a port in TIME_WAIT. Connections inherit TCP_NODELAY and the buffer.
   const bool listens =
       setsockopt(handle, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) == 0 &&
       setsockopt(handle, SOL_SOCKET, SO_REUSEPORT, &shares, sizeof(shares)) ==
           0 &&
       setsockopt(handle, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)) == 0 &&
+      setsockopt(handle, SOL_SOCKET, SO_RCVBUF, &kReceiveBuffer,
+                 sizeof(kReceiveBuffer)) == 0 &&
       (where.ai_family != AF_INET6 ||
        setsockopt(handle, IPPROTO_IPV6, IPV6_V6ONLY, &ipv6_alone,
                   sizeof(ipv6_alone)) == 0) &&

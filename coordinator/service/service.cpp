@@ -497,6 +497,9 @@ Answer CoordinatorService::handle(TimePoint, const Caller& caller,
       state_.note_network(*network);
     }
   }
+  if (event.event == EventKind::kSlowRank) {
+    state_.note_speed(event.rank, event.warning ? event.reason : "");
+  }
   delivery_.add_report(event);
   return std::nullopt;
 }

@@ -26,6 +26,7 @@ struct CardFault {
     kFailed,   // the driver reports an error that only a new process clears
     kGone,     // the driver no longer lists the card
     kLeftOut,  // the run no longer starts workers on it
+    kWrong,    // it computes other bits than its peers
   };
   Kind kind = Kind::kFailed;
   Card card;

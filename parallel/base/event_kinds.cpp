@@ -58,6 +58,8 @@ constexpr auto kDescriptions = std::to_array<EventDescription>({
     {K::kResume, "resume", "the run goes on from this step"},
     {K::kRunOver, "run_over",
      "the run has ended, with this exit code and reason"},
+    {K::kSlowRank, "slow_rank",
+     "a rank is slower than its peers, or is so no longer"},
 });
 
 }  // namespace

@@ -51,6 +51,7 @@ enum class EventKind {
   kRunDirectory,
   kResume,
   kRunOver,  // the last event of every run
+  kSlowRank,
 };
 
 struct EventDescription {

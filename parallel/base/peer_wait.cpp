@@ -1,5 +1,7 @@
 #include "parallel/base/peer_wait.h"
 
+#include <time.h>
+
 #include <atomic>
 #include <mutex>
 #include <set>
@@ -18,6 +20,20 @@ constexpr std::chrono::seconds kNewsLast{5};
 std::atomic<Clock::rep> peer_worked{0};
 std::atomic<Clock::rep> last_sign{Clock::now().time_since_epoch().count()};
 
+// The waits of one thread, which may be nested.
+struct OwnWaits {
+  int depth = 0;
+  std::chrono::nanoseconds begin{0}, sum{0};
+};
+thread_local OwnWaits own;
+
+std::chrono::nanoseconds time_of_this_thread() {
+  timespec used{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+  return std::chrono::seconds(used.tv_sec) +
+         std::chrono::nanoseconds(used.tv_nsec);
+}
+
 std::mutex mutex;
 
 std::set<AbortableWait*>& waits() {
@@ -27,10 +43,16 @@ std::set<AbortableWait*>& waits() {
 
 }  // namespace
 
-void PeerWait::begin() { ++waiting; }
+void PeerWait::begin() {
+  ++waiting;
+  if (own.depth++ == 0) own.begin = time_of_this_thread();
+}
 
 void PeerWait::end() {
   sign_of_life();
+  if (own.depth > 0 && --own.depth == 0) {
+    own.sum += time_of_this_thread() - own.begin;
+  }
   --waiting;
 }
 
@@ -39,6 +61,10 @@ void PeerWait::sign_of_life() {
 }
 
 bool PeerWait::is_waiting() { return waiting > 0; }
+
+PeerWait::ProcessorTime PeerWait::processor_time() {
+  return {own.sum, time_of_this_thread()};
+}
 
 LongWork::LongWork() { ++working; }
 

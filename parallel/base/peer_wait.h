@@ -35,6 +35,12 @@ class PeerWait {
   static std::chrono::milliseconds quiet();
   // Returns true while any thread waits.
   static bool is_waiting();
+  // The processor time that the calling thread has used so far, in waits that
+  // it ended itself, and in all.
+  struct ProcessorTime {
+    std::chrono::nanoseconds in_waits, in_all;
+  };
+  static ProcessorTime processor_time();
 };
 
 // Scope around long work without waiting, such as writing to a slow disk. The

@@ -169,7 +169,7 @@ class StartUp {
       if (layer.is_head()) most = std::max(most, layer.parameters);
       if (layer.is_head()) continue;
       for (const layers::LayerProgram::Block& block : layer.program->blocks)
-        most = std::max(most, block.weights);
+        most = std::max(most, std::ranges::max(block.parameters));
     }
     return most * request_.element_bytes;
   }

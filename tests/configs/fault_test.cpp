@@ -88,6 +88,22 @@ TEST(Fault, AnErrorOfTheDeviceStrikesInAStep) {
   }
 }
 
+TEST(Fault, ARankComputesWrongOrSlowly) {
+  const Fault wrong = parse_faults("corrupt@rank=1,step=5")[0];
+  EXPECT_EQ(wrong.kind, Fault::Kind::kCorrupt);
+  EXPECT_EQ(wrong.phase, Fault::Phase::kCommit);
+  EXPECT_EQ(parse_faults(to_string(wrong))[0], wrong);
+  const Fault slow = parse_faults("slow@rank=1,step=5,percent=30")[0];
+  EXPECT_EQ(slow.percent, 30);
+  EXPECT_EQ(parse_faults(to_string(slow))[0], slow);
+  for (const char* text :
+       {"corrupt@step=5,phase=vote", "slow@step=5,percent=30,phase=commit",
+        "slow@rank=1,step=5", "corrupt@step=5,percent=30"}) {
+    EXPECT_THAT(testing::refusal_of([&] { parse_faults(text); }),
+                HasSubstr(text));
+  }
+}
+
 TEST(Fault, TheCheckOfFloat16Fails) {
   const std::string text = "nan@rank=1,step=0,phase=check";
   EXPECT_EQ(to_string(parse_faults(text)[0]), text);

@@ -9,6 +9,7 @@
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "worker/run/training_run.h"
+#include "worker/step/weight_check.h"
 
 namespace headroom::run {
 
@@ -62,6 +63,13 @@ std::optional<CardFault> card_fault_behind(
     std::rethrow_exception(failure);
   } catch (const CardUnusable& error) {
     return error.fault();
+  } catch (const step::WeightsDiffer& difference) {
+    if (!difference.is_wrong()) return std::nullopt;
+    const bool is_cpu = !device || device->is_cpu();
+    return CardFault{
+        .kind = is_cpu ? CardFault::Kind::kFailed : CardFault::Kind::kWrong,
+        .card = is_cpu ? Card{"", "CPU", ""} : card,
+        .words = difference.what()};
   } catch (const c10::AcceleratorError& error) {
     words = error_words(error);
   } catch (...) {  // then the driver is asked below

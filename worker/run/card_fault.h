@@ -63,7 +63,8 @@ int usable_card(const devices::DeviceApi& api, int index,
                 const CardRecord& record);
 
 // The fault of this process's card that explains `failure`; nullopt if the card
-// works. `device`: not set if no device was chosen yet.
+// works. On the CPU, the fault of the processor if it computes wrong. `device`:
+// not set if no device was chosen yet.
 std::optional<CardFault> card_fault_behind(
     const std::exception_ptr& failure,
     const std::optional<devices::ComputeDevice>& device, const Card& card);

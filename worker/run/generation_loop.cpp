@@ -14,6 +14,7 @@
 #include "configs/flags.h"
 #include "configs/run_config.h"
 #include "parallel/base/check.h"
+#include "parallel/base/folder_place.h"
 #include "parallel/base/log.h"
 #include "parallel/base/peer_wait.h"
 #include "parallel/base/run_files.h"
@@ -33,6 +34,7 @@
 #include "worker/run/validation_run.h"
 #include "worker/step/fault_injection.h"
 #include "worker/step/step_gradients.h"
+#include "worker/step/weight_check.h"
 
 namespace headroom::run {
 namespace {
@@ -53,6 +55,8 @@ struct ThisProcess {
   // hold the state.
   std::optional<agent_loss::Reprieve> reprieve;
   bool is_saved = false;  // all ranks saved the newest step before their end
+  // How often weights differed, and no majority showed which rank was wrong.
+  int undecided = 0;
   int64_t committed_steps() const {
     return training ? training->committed_steps() : carried.newest_step();
   }
@@ -168,6 +172,10 @@ struct Failure {
   control::FailureKind kind = control::FailureKind::kFatal;
   int exit_code = static_cast<int>(ExitCode::kResource);
   std::string message;
+  // Whether a rank computes wrong, and whether this may be the rank.
+  bool weights_differ = false;
+  bool is_suspect = false;
+  bool is_undecided = false;
 };
 
 Failure describe(const std::exception_ptr& exception) {
@@ -178,6 +186,12 @@ Failure describe(const std::exception_ptr& exception) {
   };
   try {
     std::rethrow_exception(exception);
+  } catch (const step::WeightsDiffer& difference) {
+    failure.kind = FailureKind::kConnection;
+    failure.message = difference.what();
+    failure.weights_differ = true;
+    failure.is_suspect = difference.is_undecided();
+    failure.is_undecided = !difference.judgement().undecided.empty();
   } catch (const LocalCommunicationError& error) {
     note(error, FailureKind::kConnection);
   } catch (const CommunicationError& error) {
@@ -234,6 +248,38 @@ bool leave_failed_generation(control::CoordinatorClient& client,
   if (process.communicator) process.communicator->disconnect();
   if (!agent_loss::has_happened()) client.report_failure(report);
   return true;
+}
+
+// A rank computes wrong, and every rank's state depends on it: no state in
+// memory is kept. If nobody is outvoted, the ranks compute the same steps again
+// once, because a bit may have changed by chance; the second time they end.
+void distrust_all(control::CoordinatorClient& client,
+                  const control::Assignment& assignment, ThisProcess& process,
+                  Failure& failure) {
+  const int64_t committed = process.committed_steps();
+  if (process.training) process.training->distrust();
+  process.carried.held.clear();
+  if (!failure.is_undecided) return;
+  const bool is_last = ++process.undecided > 1;
+  if (failure.is_suspect) {
+    client.report_event(
+        {.event = EventKind::kCardFailure,
+         .step = committed,
+         .rank = assignment.rank,
+         .reason =
+             cat("rank ", assignment.rank, " on ", this_host_name(),
+                 process.card == Card() ? "" : ", " + to_string(process.card),
+                 ", may compute wrong: ", failure.message, "; ",
+                 is_last ? "it is the second time, so the run ends"
+                         : "the steps since the newest checkpoint are "
+                           "computed again"),
+         .warning = true});
+  }
+  if (!is_last) return;
+  failure.kind = control::FailureKind::kFatal;
+  failure.message +=
+      ", for the second time: train on each of their cards alone (--device) to "
+      "find it, then continue on the others with --resume";
 }
 
 // Called if memory ran out outside of a step. The failed work's memory is free
@@ -374,8 +420,11 @@ int follow_assignments(control::CoordinatorClient& client,
                           process.training.get());
     }
     if (!exception) continue;
-    const Failure failure = describe(exception);
+    Failure failure = describe(exception);
     exception = nullptr;  // free its objects outside the catch block
+    if (failure.weights_differ) {
+      distrust_all(client, assignment, process, failure);
+    }
     if (!process.reprieve && process.committed_steps() > 0) {
       process.reprieve.emplace(assignment.has_one_agent);
     }

@@ -5,7 +5,8 @@
 //   complete        all steps, --max-steps, --time, patience
 //   interrupt       Ctrl-C, resumable
 //   refuse_step     a step that is not finite
-//   refuse_samples  the program of --augment-program failed
+//   refuse_samples  the program of --augment-program failed, or an image
+//                   that it was to change is damaged
 //   leave_for_memory  too little memory for a step under this plan: the
 //                   coordinator chooses another plan
 //   leave_as_asked  the next generation has other workers

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <new>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <system_error>
@@ -149,14 +150,23 @@ std::string to_json_line(const StepRecord& record) {
 
 void StepLog::write(StepRecord record) {
   settle();
-  auto work = [this, record = std::move(record)] {
-    file_.add(to_json_line(record));
-    return file_.write();
-  };
+  kept_.push_back(std::move(record));
   try {
-    writing_ = std::async(std::launch::async, work);
-  } catch (const std::system_error&) {  // the system cannot create a thread
-    all_are_written_ = work();
+    writing_ = std::async(std::launch::async, [this] { return write_kept(); });
+  } catch (const std::exception&) {  // there is no thread or memory for it
+    all_are_written_ = write_kept();
+  }
+}
+
+bool StepLog::write_kept() {
+  try {
+    for (; !kept_.empty(); kept_.pop_front()) {
+      file_.add(to_json_line(kept_.front()));
+    }
+    return file_.write();
+  } catch (const std::bad_alloc&) {
+    errno = ENOMEM;
+    return false;
   }
 }
 
@@ -450,8 +460,8 @@ void RunRecorder::settle_lines() {
   if (!is_written && !lines_wait_) {
     run_.report(EventKind::kDisk, state_.counters.committed_steps,
                 step_log_->path().string() +
-                    " cannot be written (disk full?): its lines wait "
-                    "in memory, training goes on; free some space",
+                    " cannot be written (disk or host memory full?): its "
+                    "lines wait in memory, training goes on; free some space",
                 /*warning=*/true);
   }
   lines_wait_ = !is_written;

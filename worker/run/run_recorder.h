@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <filesystem>
 #include <functional>
 #include <future>
@@ -81,15 +82,15 @@ class StepLog {
   StepLog(const std::filesystem::path& file, int64_t first_step,
           const std::string& newest_line = "");
 
-  // Makes and writes the line on another thread. Lines that cannot be written
-  // stay in memory.
+  // Makes and writes the line on another thread. What cannot be written, or not
+  // be made because the host has no memory, is kept in order.
   void write(StepRecord record);
   // Waits for that thread. Returns whether all lines are written.
   bool settle();
-  // Tries to write the lines in memory; returns true if no line is left.
+  // Tries to write the lines that are kept; returns true if no line is left.
   bool write_waiting() {
     settle();
-    return file_.write();
+    return all_are_written_ = write_kept();
   }
   // Whether `file` has lines of step `first_step` or later.
   static bool has_lines_from(const std::filesystem::path& file,
@@ -97,7 +98,12 @@ class StepLog {
   const std::filesystem::path& path() const { return file_.path(); }
 
  private:
+  // Makes and writes what is kept. Returns false, with the reason in errno, if
+  // that fails.
+  bool write_kept();
+
   LineFile file_;                // used by the other thread until settle()
+  std::deque<StepRecord> kept_;  // likewise: records that have no line yet
   std::future<bool> writing_;    // its destructor waits
   bool all_are_written_ = true;  // after the newest settle()
 };

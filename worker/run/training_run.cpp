@@ -9,6 +9,7 @@
 #include "configs/loader_memory.h"
 #include "configs/yaml/scalar.h"
 #include "parallel/base/check.h"
+#include "parallel/base/folder_place.h"
 #include "parallel/base/log.h"
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
@@ -25,6 +26,7 @@
 #include "worker/data/loader/loader.h"
 #include "worker/memory/box_bound_monitor.h"
 #include "worker/memory/memory_trace.h"
+#include "worker/run/card_fault.h"
 #include "worker/run/epoch_end.h"
 #include "worker/run/float16_check.h"
 #include "worker/run/run_checkpoints.h"
@@ -36,8 +38,10 @@
 #include "worker/run/run_reports.h"
 #include "worker/run/training_source.h"
 #include "worker/step/apply_plan.h"
+#include "worker/step/stragglers.h"
 #include "worker/step/teacher.h"
 #include "worker/step/trainer.h"
+#include "worker/step/weight_check.h"
 #include "worker/validation/run_loaders.h"
 #include "worker/validation/validate.h"
 
@@ -85,8 +89,9 @@ struct TrainingRun::Implementation {
   void make_trainer();
   RunOutcome train();
   std::optional<RunOutcome> step();
-  // Makes `batch` that of the next step. Returns an outcome if the program of
-  // --augment-program failed on any rank. Collective with such a program.
+  // Makes `batch` that of the next step. Returns an outcome if, in a run with
+  // --augment-program, any rank could not make its samples: the program failed
+  // or an image is damaged. Collective with such a program.
   std::optional<RunOutcome> load_batch();
   std::optional<RunOutcome> end_epoch();
   RunOutcome end_in_time();
@@ -122,6 +127,14 @@ struct TrainingRun::Implementation {
     return newest.result.committed ? to_json_line(newest) : start.newest_line;
   }
 
+  void compare_weights() const {
+    if (context.config.weight_digest_every == 0) return;
+    step::require_equal_weights(*state, *mesh);
+  }
+  // Whether the state is saved, or given to other ranks, after this step.
+  bool is_state_used(const data_parallel::Verdict& verdict) const;
+  void note_speed(const step::StepResult& result);
+
   RunContext context;
   CrossGenerationState& carried;
   StartingPoint start;
@@ -151,6 +164,8 @@ struct TrainingRun::Implementation {
   std::optional<loader::Batch> batch;
   bool epoch_is_open = false;
   bool needs_less = false;  // TrainingRun::needs_less() after a failed step
+  bool is_distrusted = false;
+  step::Stragglers stragglers{context.assignment.plan.layout, context.rank};
 
   StepRecord newest;     // kept on every rank, because rank 0 may be lost
   EpochWork epoch_work;  // work in the current epoch
@@ -229,7 +244,8 @@ void TrainingRun::Implementation::make_trainer() {
           .captures_micro_batches = context.config.cuda_graphs,
           .weight_gradients_beside = context.config.weight_gradient_stream,
           .labels = context.memory.labels,
-          .ladder = carried.ladder_of(context.assignment.plan)},
+          .ladder = carried.ladder_of(context.assignment.plan),
+          .weight_digest_every = context.config.weight_digest_every},
       *state, *mesh);
 }
 
@@ -444,9 +460,8 @@ std::optional<RunOutcome> TrainingRun::Implementation::load_batch() {
         reports->report(batch->step, *event);
       }
     } catch (const Error& error) {
-      const bool is_of_program =
-          has_program && error.exit_code() == ExitCode::kData;
-      if (!is_of_program || committed() == 0) throw;
+      const bool is_of_samples = error.exit_code() == ExitCode::kData;
+      if (!has_program || !is_of_samples || committed() == 0) throw;
       fault = error.what();
     }
   }
@@ -486,6 +501,9 @@ std::optional<RunOutcome> TrainingRun::Implementation::step() {
   for (const memory::StepEvent& event : result.events) {
     reports->report(batch.step, event);
   }
+  if (!result.weights.are_equal()) {
+    throw step::WeightsDiffer(result.weights, context.rank, batch.step);
+  }
   if (!result.out_of_memory.empty()) {
     if (mesh->world.size() == 1) {
       return ending->leave_for_memory(/*failed_rank=*/0, trainer->shortfall());
@@ -493,7 +511,10 @@ std::optional<RunOutcome> TrainingRun::Implementation::step() {
     needs_less = !trainer->ladder().is_exhausted;
     C10_THROW_ERROR(OutOfMemoryError, result.out_of_memory);
   }
-  if (!result.committed) return ending->refuse_step(result, batch);
+  if (!result.committed) {
+    compare_weights();  // a wrong rank may be the cause
+    return ending->refuse_step(result, batch);
+  }
   if (result.lowered_scale && context.rank == 0) {
     reports->report(batch.step,
                     {EventKind::kLossScale, lowered_scale_text(result)});
@@ -512,6 +533,7 @@ std::optional<RunOutcome> TrainingRun::Implementation::step() {
     carried.held.clear();
   }
 
+  if (is_state_used(result.verdict)) compare_weights();
   if (result.verdict.save_requested) return ending->save_for_successors();
   if (is_between_epochs()) return std::nullopt;  // end_epoch() decides
   if (const auto reason = ending->reason()) return ending->complete(*reason);
@@ -526,6 +548,33 @@ std::optional<RunOutcome> TrainingRun::Implementation::step() {
   }
   if (result.verdict.leave_requested) return ending->leave_as_asked();
   return std::nullopt;
+}
+
+bool TrainingRun::Implementation::is_state_used(
+    const data_parallel::Verdict& verdict) const {
+  return verdict.save_requested || verdict.stop_requested ||
+         verdict.time_is_over || verdict.checkpoint_due ||
+         verdict.leave_requested || is_between_epochs() ||
+         ending->reason().has_value() ||
+         is_checkpoint_scheduled(context.config, committed());
+}
+
+void TrainingRun::Implementation::note_speed(const step::StepResult& result) {
+  if (result.seconds_per_image.empty()) return;
+  const auto news = stragglers.note(result.seconds_per_image);
+  if (!news) return;
+  const devices::ComputeDevice& device = context.device;
+  const std::string card =
+      device.is_cpu() ? ""
+                      : ", " + to_string(card_of(device.api()->describe(
+                                   device.device().index())));
+  context.client.report_event(
+      {.event = EventKind::kSlowRank,
+       .step = committed(),
+       .rank = context.rank,
+       .reason = cat("rank ", context.rank, " on ", this_host_name(), card, " ",
+                     news->reason),
+       .warning = news->is_slow});
 }
 
 void TrainingRun::Implementation::note_step(const loader::Batch& batch,
@@ -554,6 +603,7 @@ void TrainingRun::Implementation::note_step(const loader::Batch& batch,
       .image_height = context.config.multi_scale ? batch.image_height : 0,
       .image_width = context.config.multi_scale ? batch.image_width : 0};
   recorder->record_step(newest);
+  note_speed(result);
   if (pictures) pictures->begin();
   reports->say_once(batch.faults);
   reports->commit(newest);
@@ -631,12 +681,18 @@ int64_t TrainingRun::checkpoint_steps() const {
 }
 
 bool TrainingRun::holds_whole_state() const {
-  return implementation_->ending && implementation_->state->is_whole();
+  return implementation_->ending && implementation_->state->is_whole() &&
+         !implementation_->is_distrusted;
+}
+
+void TrainingRun::distrust() {
+  implementation_->is_distrusted = true;
+  implementation_->carried.held.clear();
 }
 
 void TrainingRun::hold_committed() {
   Implementation& run = *implementation_;
-  if (!run.state) return;
+  if (!run.state || run.is_distrusted) return;
   // Before the first step of a generation, no newer copies have replaced the
   // held ones.
   if (!run.buddies || run.newest.result.committed) run.carried.held.clear();
@@ -670,7 +726,7 @@ void TrainingRun::leave_peers() {
 
 bool TrainingRun::can_go_on() const {
   const Implementation& run = *implementation_;
-  if (!run.source || run.state->is_torn()) return false;
+  if (!run.source || run.state->is_torn() || run.is_distrusted) return false;
   // The ranks exchange data after a step for --memory-trace and between epochs
   // for --image-weights. If such an exchange fails, it cannot be repeated,
   // because some ranks may already have finished it.

@@ -73,6 +73,10 @@ class TrainingRun {
   // Keeps this rank's part of the committed state for the next generation.
   void hold_committed();
 
+  // A rank has computed wrong, so this rank's state and copies are wrong, too:
+  // they are neither kept nor saved from now on.
+  void distrust();
+
   // Closes this rank's connections, so that peers that wait for it fail at
   // once.
   void leave_peers();

@@ -1,5 +1,6 @@
 #include "worker/step/fault_injection.h"
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <c10/util/Exception.h>
 
@@ -12,6 +13,7 @@
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/base/check.h"
 #include "parallel/base/log.h"
+#include "parallel/base/peer_wait.h"
 #include "parallel/base/text.h"
 
 namespace headroom::step {
@@ -43,8 +45,13 @@ void stop_here(const configs::Fault& fault) {
 void require_device(const configs::Fault& fault,
                     const devices::ComputeDevice& device,
                     bool has_device_collectives) {
-  if (fault.kind != configs::Fault::Kind::kDeviceError) return;
+  using Kind = configs::Fault::Kind;
   const std::string what = "--inject " + configs::to_string(fault) + ": ";
+  if (fault.kind == Kind::kSlow && !device.is_cpu()) {
+    throw Error("inject", what + "a card cannot be made slower",
+                "leave out --device");
+  }
+  if (fault.kind != Kind::kDeviceError) return;
   if (device.is_cpu()) {
     throw Error("inject", what + "the run is on the CPU, which has no card",
                 "name a card with --device");
@@ -75,7 +82,8 @@ FaultInjection::FaultInjection(std::vector<configs::Fault> faults,
   for (configs::Fault& fault : faults) {
     if (first_step < 0) require_device(fault, device, has_device_collectives);
     if (fault.rank != rank) continue;
-    const bool has_happened = fault.strikes() && fault.step <= first_step;
+    const bool has_happened =
+        fault.happens_to_a_worker() && fault.step <= first_step;
     if (!has_happened) faults_.push_back(fault);
   }
 }
@@ -102,7 +110,9 @@ void FaultInjection::begin(configs::Fault::Phase phase, int64_t step) {
     strike_with(*std::exchange(armed(), std::nullopt));
     return;
   }
-  if (armed()->kind == configs::Fault::Kind::kOutOfMemory) {
+  if (armed()->kind == configs::Fault::Kind::kSlow) {
+    slower_by_percent_ = armed()->percent;
+  } else if (armed()->kind == configs::Fault::Kind::kOutOfMemory) {
     fail_allocation(armed()->phase, armed()->allocation);
   } else if (armed()->kind == configs::Fault::Kind::kBallast) {
     ballast_fits = true;
@@ -187,6 +197,23 @@ int64_t FaultInjection::pending_failure(configs::Fault::Phase phase) const {
   return device_.is_cpu() || is_on_the_host(phase)
              ? activations::CountingAllocator::pending_failure()
              : memory_of(device_).pending_failure();
+}
+
+void FaultInjection::corrupt(const at::Tensor& weights) const {
+  constexpr int64_t kBit = 1 << 12;
+  if (!armed() || armed()->kind != configs::Fault::Kind::kCorrupt) return;
+  const at::NoGradGuard no_grad;
+  weights.view(at::kInt).narrow(0, 0, 1).bitwise_xor_(kBit);
+}
+
+void FaultInjection::slow_down(double seconds) const {
+  constexpr double kPercent = 0.01;
+  const auto now = [] { return PeerWait::processor_time().in_all; };
+  const auto end =
+      now() + std::chrono::duration<double>(
+                  seconds * kPercent * static_cast<double>(slower_by_percent_));
+  while (now() < end) {
+  }
 }
 
 bool FaultInjection::is_not_a_number() const {

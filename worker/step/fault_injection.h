@@ -34,8 +34,8 @@ class FaultInjection {
  public:
   // Ballasts and failing allocations are on `device`. `first_step`: the step at
   // which this process replaced another one; -1 if it did not. Kills, hangs,
-  // pauses and device errors up to that step are not repeated. Throws Error
-  // (exit 2) if a fault is a device error that this run cannot produce.
+  // pauses, device errors and changed bits up to that step are not repeated.
+  // Throws Error (exit 2) if this device cannot have a fault.
   FaultInjection(std::vector<configs::Fault> faults,
                  const devices::ComputeDevice& device, int rank,
                  int64_t first_step = -1, bool has_device_collectives = false);
@@ -56,6 +56,11 @@ class FaultInjection {
 
   // Whether this attempt's loss is to be treated as not finite.
   bool is_not_a_number() const;
+  // Changes a bit of `weights`, a flat buffer, if the armed fault says so.
+  void corrupt(const at::Tensor& weights) const;
+  // Called after passes that took `seconds` of the processor: takes more of it
+  // if this rank is to be slow.
+  void slow_down(double seconds) const;
 
  private:
   std::mutex mutex_;                    // guards faults_
@@ -70,6 +75,7 @@ class FaultInjection {
 
   const devices::ComputeDevice device_;
   std::vector<at::Tensor> ballasts_;
+  int64_t slower_by_percent_ = 0;
 };
 
 }  // namespace headroom::step

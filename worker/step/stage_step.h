@@ -60,6 +60,9 @@ struct StepOptions {
   // The memory settings that this rank had reached in an earlier generation
   // under the same plan.
   memory::LadderState ladder = {};
+  // Ranks compare their weights before every step of this multiple, and before
+  // the first one of a generation; 0: never.
+  int64_t weight_digest_every = 0;
 };
 
 class StageStep final : public pipeline::StageWork {

@@ -15,7 +15,7 @@ namespace {
 
 // Indices into the tensor. After the sums, the tensor has the losses by rank,
 // the bytes by kind and rank, the ballots by rank, the number of ranks that
-// counted the next step's matches, and the matches.
+// counted the next step's matches, the matches, and the checks by rank.
 constexpr int64_t kBox = 0, kObj = 1, kCls = 2;
 constexpr int64_t kNumLosses = 3;
 constexpr int64_t kSquaredNorm = 3;
@@ -24,7 +24,9 @@ constexpr int64_t kFirstLosses = plan::kReportsOfStep;
 constexpr int64_t kNumByteKinds = 3;
 
 constexpr int64_t kBallotFields = data_parallel::EncodedBallot().size();
-static_assert(kNumLosses + kNumByteKinds + kBallotFields ==
+// A rank's checks: seconds, 1 if there is a digest, and the digest's halves.
+constexpr int64_t kNumChecks = 4;
+static_assert(kNumLosses + kNumByteKinds + kBallotFields + kNumChecks ==
               plan::kReportsOfRank);
 
 constexpr int64_t kMostBytes = int64_t{1} << 53;
@@ -98,6 +100,17 @@ void StepReports::set_following_matches(const std::vector<int64_t>& matches) {
   std::ranges::copy(matches, to + 1);
 }
 
+void StepReports::set_seconds_per_image(double seconds) {
+  values_.data_ptr<double>()[begin_of_checks(rank_)] = seconds;
+}
+
+void StepReports::set_weight_digest(uint64_t digest) {
+  double* const to = values_.data_ptr<double>() + begin_of_checks(rank_);
+  to[1] = 1;
+  to[2] = static_cast<double>(digest >> 32);
+  to[3] = static_cast<double>(digest & 0xFFFFFFFF);
+}
+
 void StepReports::all_reduce(collectives::Communicator& communicator) {
   communicator.all_reduce(values_);
 }
@@ -157,12 +170,36 @@ int64_t StepReports::begin_of_losses(int rank) const {
   return kFirstLosses + kNumLosses * rank;
 }
 
+std::vector<double> StepReports::seconds_per_image() const {
+  std::vector<double> seconds;
+  for (int rank = 0; rank < num_ranks_; ++rank) {
+    seconds.push_back(values_.const_data_ptr<double>()[begin_of_checks(rank)]);
+  }
+  return seconds;
+}
+
+std::vector<std::optional<uint64_t>> StepReports::weight_digests() const {
+  std::vector<std::optional<uint64_t>> digests(static_cast<size_t>(num_ranks_));
+  for (int rank = 0; rank < num_ranks_; ++rank) {
+    const double* const from =
+        values_.const_data_ptr<double>() + begin_of_checks(rank);
+    if (from[1] == 0) continue;
+    digests[static_cast<size_t>(rank)] =
+        static_cast<uint64_t>(from[2]) << 32 | static_cast<uint64_t>(from[3]);
+  }
+  return digests;
+}
+
 int64_t StepReports::begin_of_ballots() const {
   return begin_of_losses(num_ranks_) + kNumByteKinds * num_ranks_;
 }
 
 int64_t StepReports::begin_of_matches() const {
   return begin_of_ballots() + kBallotFields * num_ranks_;
+}
+
+int64_t StepReports::begin_of_checks(int rank) const {
+  return begin_of_matches() + 1 + num_levels_ + kNumChecks * rank;
 }
 
 int64_t StepReports::begin_of(Bytes which) const {

@@ -1,7 +1,8 @@
 // StepReports: the numbers that ranks exchange at the end of a step, in one
 // all-reduce: losses, squared gradient norm and objections, summed over ranks;
-// per rank its own losses, three numbers of bytes and a ballot; and the matches
-// of the next step, if every rank has counted its own.
+// per rank its own losses, three numbers of bytes and a ballot; the matches of
+// the next step, if every rank has counted its own; and per rank, in some
+// steps, the time of its passes and a digest of its weights.
 //
 // The verdict follows from the ballots and losses. If the summed norm is not
 // finite, ranks whose own numbers were finite count as voting "not finite",
@@ -51,6 +52,10 @@ class StepReports {
   // Sets this rank's matches per level in the next step. Not called if the next
   // batch is not loaded yet.
   void set_following_matches(const std::vector<int64_t>& matches);
+  // Sets the time that this rank's passes took, by image (stragglers.h).
+  void set_seconds_per_image(double seconds);
+  // Sets this rank's digest (weight_check.h).
+  void set_weight_digest(uint64_t digest);
 
   // ---- a sum on devices; `copy` is a copy of values() on a device ----
   const at::Tensor& values() const { return values_; }
@@ -71,12 +76,18 @@ class StepReports {
   // Matches of each level in the next global batch; nullopt if a rank had not
   // loaded its part.
   std::optional<std::vector<int64_t>> following_matches() const;
+  // By rank; 0 if a rank has set none.
+  std::vector<double> seconds_per_image() const;
+  // By rank; nullopt if a rank has set none.
+  std::vector<std::optional<uint64_t>> weight_digests() const;
 
  private:
   int64_t begin_of_losses(int rank) const;
   int64_t begin_of(Bytes which) const;
   int64_t begin_of_ballots() const;
   int64_t begin_of_matches() const;
+  // The numbers of `rank` that are sent in some steps only.
+  int64_t begin_of_checks(int rank) const;
 
   int rank_;
   int num_ranks_;

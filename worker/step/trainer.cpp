@@ -12,8 +12,25 @@
 #include "parallel/base/check.h"
 #include "parallel/machine/core_turn.h"
 #include "worker/kernels/cpu/heap.h"
+#include "worker/step/stragglers.h"
 
 namespace headroom::step {
+namespace {
+
+int64_t images_of(const std::vector<plan::SampleRange>& parts) {
+  int64_t images = 0;
+  for (const plan::SampleRange& part : parts) images += part.size();
+  return images;
+}
+
+// Whether no rank has more images of the batch. With fewer, each one takes
+// longer, so that such a rank would seem slow.
+bool has_full_share(const std::vector<plan::SampleRange>& parts,
+                    const loader::Batch& batch, int num_ranks) {
+  return images_of(parts) == (batch.global_size + num_ranks - 1) / num_ranks;
+}
+
+}  // namespace
 
 Trainer::Trainer(Options options, TrainingState& state, collectives::Mesh& mesh)
     : options_(std::move(options)),
@@ -63,6 +80,9 @@ std::optional<int> Trainer::begin_generation() {
   kernels::release_freed_memory();
   state_.device().memory().release_caches();
 
+  has_compared_weights_ = false;
+  timed_seconds_ = 0;
+  timed_images_ = 0;
   matches_.forget();
   const std::optional<int> exhausted_rank = ladder_.agree(mesh_.world);
   run_layers_by_policy();
@@ -80,6 +100,8 @@ StepResult Trainer::train_step(const loader::Batch& batch,
   result.settings =
       optim::settings_at(options_.schedule, batch.step, batch.epoch);
   if (scales_loss()) result.loss_scale = state_.counters.loss_scale.value;
+  digest_.reset();
+  if (compares_weights(batch.step)) digest_ = weight_digest(state_);
   for (; !attempt_step(batch, requests, result); ++result.attempt) {
     if (mesh_.world.size() > 1 || begin_generation()) return result;
   }
@@ -107,10 +129,22 @@ bool Trainer::attempt_step(const loader::Batch& batch,
   begin_fault(configs::Fault::Phase::kVote, batch.step);
   result.verdict = vote(batch, *outcome, requests, result);
   end_fault(result);
+  if (digest_) {
+    has_compared_weights_ = true;
+    result.weights = judge_weights(reports_.weight_digests(),
+                                   mesh_.layout.pipeline_parallel_size);
+  }
+  note_time();
+  if (reports_time(batch.step)) {
+    result.seconds_per_image = reports_.seconds_per_image();
+  }
 
   // ---- the commit ----
   begin_fault(configs::Fault::Phase::kCommit, batch.step);
   commit(batch, result);
+  if (options_.faults != nullptr) {
+    options_.faults->corrupt(*state_.buffers().front().flat);
+  }
   end_fault(result);
 
   // ---- diagnostics from here on ----
@@ -169,6 +203,8 @@ std::optional<data_parallel::Outcome> Trainer::forward_and_backward(
   commit_->begin(commit_arguments(batch, result), result.loss_scale);
 
   std::string failure;
+  timer_.reset();
+  if (mesh_.layout.data_parallel_size > 1) timer_.emplace(state_.device());
   try {
     executor_.run(static_cast<int64_t>(micro_batches.size()), stage_);
   } catch (const c10::OutOfMemoryError& error) {
@@ -176,6 +212,7 @@ std::optional<data_parallel::Outcome> Trainer::forward_and_backward(
   } catch (const std::bad_alloc&) {
     failure = "the host's memory is used up";
   }
+  stop_timer();
   const bool has_ended = graphs_ && graphs_->has_ended_step();
   HEADROOM_CHECK(!has_ended || failure.empty(),
                  "a step failed after its end: " + failure);
@@ -187,7 +224,50 @@ std::optional<data_parallel::Outcome> Trainer::forward_and_backward(
   }
   state_.gradients().finish({&state_.batch_norm_sums(), 1});
   reports_.set_bytes(StepReports::Bytes::kLive, memory.live_bytes());
+  timed_now_ =
+      has_full_share(micro_batches, batch, mesh_.layout.data_parallel_size)
+          ? images_of(micro_batches)
+          : 0;
+  report_time(batch.step);
   return commit_->outcome();
+}
+
+void Trainer::stop_timer() {
+  if (!timer_) return;
+  timer_->stop();
+  if (options_.faults == nullptr || !state_.device().is_cpu()) return;
+  options_.faults->slow_down(timer_->seconds());
+  timer_->stop();
+}
+
+// A device has finished the passes once the vote is over.
+void Trainer::note_time() {
+  if (!timer_ || timed_now_ == 0) return;
+  const double seconds = timer_->seconds();
+  if (seconds <= 0) return;
+  timed_seconds_ += seconds;
+  timed_images_ += timed_now_;
+}
+
+// Reports the time of the steps since the last report, without this one.
+void Trainer::report_time(int64_t step) {
+  if (!reports_time(step) || timed_images_ == 0) return;
+  reports_.set_seconds_per_image(timed_seconds_ /
+                                 static_cast<double>(timed_images_));
+  timed_seconds_ = 0;
+  timed_images_ = 0;
+}
+
+bool Trainer::reports_time(int64_t step) const {
+  return mesh_.layout.data_parallel_size > 1 &&
+         (step + 1) % Stragglers::kSteps == 0;
+}
+
+bool Trainer::compares_weights(int64_t step) const {
+  const bool has_copies =
+      mesh_.world.size() > mesh_.layout.pipeline_parallel_size;
+  return options_.weight_digest_every > 0 && has_copies &&
+         (!has_compared_weights_ || step % options_.weight_digest_every == 0);
 }
 
 const loader::Batch* Trainer::following(const loader::Batch& batch) const {
@@ -244,6 +324,7 @@ data_parallel::Verdict Trainer::vote(const loader::Batch& batch,
   if (const loader::Batch* const next = following(batch)) {
     reports_.set_following_matches(matches_.own(*next));
   }
+  if (digest_) reports_.set_weight_digest(*digest_);
   commit_->send(stage_.items(), outcome);
   if (graphs_ && !graphs_->has_ended_step()) prepare_following(batch, result);
   commit_->receive();

@@ -32,6 +32,7 @@
 #include "parallel/data_parallel/vote.h"
 #include "parallel/pipeline/executor.h"
 #include "worker/data/loader/batch.h"
+#include "worker/step/compute_timer.h"
 #include "worker/step/cuda_graph_runner.h"
 #include "worker/step/match_counts.h"
 #include "worker/step/parallel_context.h"
@@ -41,6 +42,7 @@
 #include "worker/step/step_prediction.h"
 #include "worker/step/step_reports.h"
 #include "worker/step/training_state.h"
+#include "worker/step/weight_check.h"
 
 namespace headroom::step {
 
@@ -68,6 +70,11 @@ struct StepResult {
   // other tensors kept between steps. A commit allocates nothing.
   std::vector<int64_t> live_bytes;
   int64_t attempt = 1;  // number of the last attempt, from 1
+  // Not equal: some rank's weights were wrong before this step, so the states
+  // of all ranks are wrong after it.
+  WeightJudgement weights;
+  // By rank; 0 if it is unknown (stragglers.h). Empty if it was not measured.
+  std::vector<double> seconds_per_image;
   // This rank's messages: attempts that did not fit, moves back up the memory
   // ladder, injected faults, more memory used than predicted.
   std::vector<memory::StepEvent> events;
@@ -124,6 +131,10 @@ class Trainer {
   // The batch after `batch`; null if it is not loaded yet.
   const loader::Batch* following(const loader::Batch& batch) const;
   void prepare_following(const loader::Batch& batch, const StepResult& result);
+  void stop_timer();
+  void note_time();
+  void report_time(int64_t step);
+  bool reports_time(int64_t step) const;
   void report_memory(const loader::Batch& batch, StepResult& result);
   void note_failure(const std::string& phase, const std::string& failure,
                     StepResult& result);
@@ -135,6 +146,7 @@ class Trainer {
   CommitArguments commit_arguments(const loader::Batch& batch,
                                    const StepResult& result) const;
   bool scales_loss() const { return state_.map_type() == at::kHalf; }
+  bool compares_weights(int64_t step) const;
   void begin_fault(configs::Fault::Phase phase, int64_t step);
   void end_fault(StepResult& result);
   void run_layers_by_policy();
@@ -152,6 +164,12 @@ class Trainer {
   MatchCounts matches_;
   StepReports reports_;
   std::unique_ptr<StepCommit> commit_;
+  bool has_compared_weights_ = false;  // in this generation
+  std::optional<uint64_t> digest_;     // of the weights before the step
+  std::optional<ComputeTimer> timer_;  // set while passes are timed
+  int64_t timed_now_ = 0;              // images of this step's timed passes
+  double timed_seconds_ = 0;           // since the last report
+  int64_t timed_images_ = 0;
 };
 
 }  // namespace headroom::step

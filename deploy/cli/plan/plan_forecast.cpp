@@ -262,12 +262,9 @@ std::optional<PlanForecast> forecast_of(
 namespace {
 
 // Adds the price of all planned machines or cards by the list of --prices.
-void add_price(const CommandLine& line,
+void add_price(const std::vector<PricedMachine>& prices,
                const std::optional<PlanMachines>& machines, PlanRun& run) {
-  if (!line.has("--prices")) return;
-  const std::string file = line.value_of("--prices");
-  const std::vector<PricedMachine> prices =
-      parse_prices(yaml::read_config_file(file, "plan"), file);
+  if (prices.empty()) return;
   if (!machines || !machines->instance) {
     run.without_price = "these machines";
     return;
@@ -290,6 +287,10 @@ std::optional<PlanRun> run_of(const CommandLine& line,
                               const configs::RunConfig& config,
                               const std::vector<layers::LayerCost>& layers,
                               const std::optional<PlanForecast>& forecast) {
+  // A wrong list is refused also where it is not needed, because the speed of a
+  // card or the number of images is unknown.
+  std::vector<PricedMachine> prices;
+  if (line.has("--prices")) prices = prices_named_in(line);
   const std::optional<int64_t> given = images_given(line);
   if (!forecast) {
     if (given && !line.has("--prices")) {
@@ -306,7 +307,7 @@ std::optional<PlanRun> run_of(const CommandLine& line,
   if (images == 0) return std::nullopt;
   PlanRun run{planner::run_forecast(config, layers, forecast->basis,
                                     forecast->step, images)};
-  add_price(line, machines, run);
+  add_price(prices, machines, run);
   return run;
 }
 

@@ -205,6 +205,11 @@ std::vector<PricedMachine> parse_prices(const std::string& text,
                                 : parse_yaml_prices(text, file);
 }
 
+std::vector<PricedMachine> prices_named_in(const CommandLine& line) {
+  const std::string file = line.value_of("--prices");
+  return parse_prices(yaml::read_config_file(file, "plan"), file);
+}
+
 double PricedPlan::price_per_gibibyte() const {
   const double gibibytes = static_cast<double>(num_gpus * gpu_memory_bytes) /
                            static_cast<double>(int64_t{1} << 30);
@@ -363,15 +368,13 @@ int64_t images_of_epoch(const std::optional<int64_t>& given, int64_t in_data,
 PriceAnswer price_plans(const CommandLine& given, const AskData& ask) {
   check_beside_prices(given);
   const std::optional<int64_t> images = images_given(given);
-  const std::string file = given.value_of("--prices");
   PriceAnswer answer;
   KnownCounts known;
   const AskData once = asked_once(ask, known);
   std::map<std::tuple<int64_t, std::string, std::string>, Fit> fits;
   int64_t in_data = 0;
   bool has_epoch_price = false;  // an epoch has a price on some machine
-  for (PricedMachine& machine :
-       parse_prices(yaml::read_config_file(file, "plan"), file)) {
+  for (PricedMachine& machine : prices_named_in(given)) {
     PricedPlan plan{.machine = std::move(machine)};
     const configs::Instance& kind = kind_of(plan.machine);
     plan.num_gpus = plan.machine.number * kind.gpus;

@@ -35,6 +35,9 @@ struct PricedMachine {
 std::vector<PricedMachine> parse_prices(const std::string& text,
                                         const std::string& file);
 
+// The list of the file that --prices names. REQUIRES: the line has --prices.
+std::vector<PricedMachine> prices_named_in(const CommandLine& line);
+
 // The result of planning for one entry of the list.
 struct PricedPlan {
   PricedMachine machine = {};

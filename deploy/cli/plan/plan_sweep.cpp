@@ -90,6 +90,10 @@ void check_beside_sweep(const CommandLine& line) {
     refuse("--show draws one plan, but --sweep makes a table of many",
            "leave one of the two out");
   }
+  if (line.has("--prices")) {
+    refuse("--prices compares machines for one request, but --sweep names many",
+           "leave one of the two out");
+  }
   for (const configs::FlagUse& use : line.run_flags) {
     const configs::Option* flag = configs::find_flag(use.spelling);
     if (flag == nullptr) continue;

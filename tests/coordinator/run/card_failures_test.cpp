@@ -96,6 +96,20 @@ TEST(CardFailure, ACardThatIsNotListedAnyMoreIsLeftOutAtOnce) {
   EXPECT_TRUE(decision.is_left_out);
 }
 
+// Not even soon after another loss, whose consequence it cannot be.
+TEST(CardFailure, ACardThatComputesWrongIsLeftOutAtOnce) {
+  CardFailure wrong = failure(1, 3, "w1.1");
+  wrong.fault.kind = CardFault::Kind::kWrong;
+  const FirstLoss first{"w0", 0, kNow};
+  const CardDecision decision =
+      decide_card_failure(kNow, {}, wrong, first, 1000);
+  EXPECT_TRUE(decision.begins_event);
+  EXPECT_TRUE(decision.is_left_out);
+  EXPECT_EQ(decision.what_follows,
+            "it computes wrong: it is left out, and no worker is started on "
+            "it");
+}
+
 TEST(CardFailure, IsCountedOncePerWorkerAndPerCardWhereverItsWorkerRuns) {
   CardFailures cards;
   EXPECT_TRUE(cards.note(kNow, failure(1, 3, "w1"), {}, 10));

@@ -101,6 +101,17 @@ TEST(RunState, FinishEndsAllWorkersAndAgents) {
   EXPECT_EQ(events[0].detail_json, R"({"exit_code":0,"state":"finished"})");
 }
 
+TEST(RunState, TheStatusNamesASlowRankUntilItRecovers) {
+  ScriptedRun run(2);
+  run.start();
+  const auto reason = [&] { return run.state.status(run.now).reason; };
+  const std::string before = reason();
+  run.state.note_speed(1, "rank 1 on h is slow");
+  EXPECT_EQ(reason(), before + "; rank 1 on h is slow");
+  run.state.note_speed(1, "");
+  EXPECT_EQ(reason(), before);
+}
+
 TEST(RunState, OnlyRankZeroFinishes) {
   ScriptedRun run(2);
   run.start();

@@ -76,6 +76,26 @@ TEST(PhaseMemory, AtTheStartAModelIsHeldThreeTimes) {
   EXPECT_LE(start.transient, 32 << 10);
 }
 
+// The newest memory of a start is that of the largest layer of the checkpoint
+// and its largest tensor.
+TEST(PhaseMemory, SqueezeAndExcitationHasTwoWeights) {
+  MemoryRequest request = small_request();
+  request.resumes = true;
+  const auto start_with = [&](int64_t weights) {
+    layers::LayerProgram program;
+    program.inputs = {{512, 2}};
+    program.run_block(program.declare_squeeze_excite("", 512, 128), 0);
+    auto& parameters = program.blocks.front().parameters;
+    if (weights == 1) parameters = {2 * 512 * 128, 512 + 128};
+    layers::LayerCost& layer = request.layers.front();
+    layer.parameters = 2 * 512 * 128 + 512 + 128;
+    layer.program =
+        std::make_shared<const layers::LayerProgram>(std::move(program));
+    return estimate_start_up(request, {}).total();
+  };
+  EXPECT_EQ(start_with(1) - start_with(2), 512 * 128 * 4);
+}
+
 TEST(PhaseMemory, ARankWithSlicesStillStartsWithTheWholeModel) {
   MemoryRequest request = small_request();
   for (layers::LayerCost& layer : request.layers) layer.parameters <<= 10;

@@ -9,6 +9,7 @@
 #include "tests/support/test_device/streams.h"
 #include "tests/support/test_device/test_device_api.h"
 #include "worker/step/fault_injection.h"
+#include "worker/step/weight_check.h"
 
 namespace headroom::run {
 namespace {
@@ -60,6 +61,25 @@ TEST(CardFaults, OtherFailuresAreNoFaultOfTheCard) {
   EXPECT_FALSE(fault_behind(std::make_exception_ptr(c10::AcceleratorError(
                                 {__func__, __FILE__, 1}, 2, "out of memory")),
                             0));
+}
+
+// On the CPU there is no card to leave out, so that its process may return.
+TEST(CardFaults, ARankThatIsOutvotedHasAWrongCard) {
+  const auto difference = [](int rank) {
+    return std::make_exception_ptr(step::WeightsDiffer(
+        {.wrong = {1}, .undecided = {}, .reason = "rank 1"}, rank, 6));
+  };
+  const auto fault = fault_behind(difference(1), 2);
+  ASSERT_TRUE(fault);
+  EXPECT_EQ(fault->kind, Kind::kWrong);
+  EXPECT_EQ(fault->card.uuid, "GPU-test-2");
+  EXPECT_EQ(fault->words, "after 6 steps rank 1");
+  EXPECT_FALSE(fault_behind(difference(0), 2));
+  const auto of_cpu =
+      card_fault_behind(difference(1), devices::ComputeDevice(), {});
+  ASSERT_TRUE(of_cpu);
+  EXPECT_EQ(of_cpu->kind, Kind::kFailed);
+  EXPECT_EQ(to_string(of_cpu->card), "CPU");
 }
 
 TEST(CardFaults, AnErrorOfACallIsOneInItsFirstLine) {

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <new>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -134,6 +136,30 @@ TEST(StepLog, LinesThatCannotBeWrittenWait) {
     expected += to_json_line(record_of(step, 16, 1)) + "\n";
   }
   EXPECT_EQ(folder.read("a/steps.jsonl"), expected);
+}
+
+TEST(StepLog, LinesForWhichThereIsNoMemoryWaitInOrder) {
+  const testing::TemporaryFolder folder;
+  const std::filesystem::path file = folder.path() / "steps.jsonl";
+  StepLog log(file, 0);
+  std::atomic<bool> has_memory = false;
+  StepRecord record = record_of(0, 16, 1);
+  record.order = [&, order = record.order](int64_t position) {
+    if (!has_memory) throw std::bad_alloc();
+    return order(position);
+  };
+  log.write(record);
+  EXPECT_FALSE(log.settle());
+  log.write(record_of(1, 16, 1));
+  EXPECT_FALSE(log.settle());
+  EXPECT_FALSE(log.write_waiting());
+  EXPECT_EQ(folder.read("steps.jsonl"), "");
+  has_memory = true;
+  EXPECT_TRUE(log.write_waiting());
+  EXPECT_TRUE(log.settle());
+  EXPECT_EQ(folder.read("steps.jsonl"),
+            to_json_line(record_of(0, 16, 1)) + "\n" +
+                to_json_line(record_of(1, 16, 1)) + "\n");
 }
 
 TEST(Results, ALinkIsRefusedAndItsTargetKept) {

@@ -133,6 +133,22 @@ TEST(StepReports, MatchesOfTheNextStep_AreReportedOnceAllRanksKnowThem) {
   }
 }
 
+TEST(StepReports, ChecksAreKeptApartByRank) {
+  constexpr uint64_t kDigest = 0xFEDCBA9876543210;
+  run_ranks(3, [&](int rank, collectives::Communicator& world) {
+    StepReports reports(rank, 3, /*num_levels=*/3);
+    reports.set_following_matches({1, 1, 1});
+    if (rank != 0) reports.set_seconds_per_image(0.5 * rank);
+    if (rank != 1) reports.set_weight_digest(kDigest + rank);
+    reports.all_reduce(world);
+    EXPECT_EQ(reports.seconds_per_image(), (std::vector<double>{0, 0.5, 1}));
+    EXPECT_EQ(reports.weight_digests(),
+              (std::vector<std::optional<uint64_t>>{kDigest, std::nullopt,
+                                                    kDigest + 2}));
+    EXPECT_EQ(reports.following_matches(), (std::vector<int64_t>{3, 3, 3}));
+  });
+}
+
 // Doubles represent each integer up to 2^53.
 TEST(StepReports, BytesThatADoubleWouldRound_AreRefused) {
   StepReports reports(0, 1);

@@ -203,6 +203,13 @@ TEST(PlanForecast, ARunsTimeAndPriceAreSaidWithTheirParts) {
   folder.write("prices.yaml", "p5.48xlarge: cheap\n");
   EXPECT_THAT(refusal(flags + prices),
               HasSubstr("prices.yaml:1:14: the price of p5.48xlarge is"));
+  for (const char* without_price :
+       {"--gpu T4 --batch 16",       // nothing says how many images
+        "--processes 2 --batch 16",  // nothing says how fast
+        "--gpu-memory 8GiB --batch 16"}) {
+    EXPECT_THAT(refusal(without_price + prices),
+                HasSubstr("prices.yaml:1:14: the price of p5.48xlarge is"));
+  }
 }
 
 TEST(PlanForecast, ImagesWithoutASpeedAreRefused) {

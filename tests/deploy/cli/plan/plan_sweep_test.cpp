@@ -43,11 +43,13 @@ TEST(CheckBesideSweep, AFlagOfAnAxisThatIsSweptIsNotIgnored) {
   EXPECT_EQ(refusal({"--sweep", "batch=2", "--img", "64"}), "accepted");
 }
 
-TEST(CheckBesideSweep, NeitherTheLargestBatchNorADrawingGoesWithIt) {
+TEST(CheckBesideSweep, TheLargestBatchADrawingAndPricesDoNotGoWithIt) {
   EXPECT_THAT(refusal({"--sweep", "img=64,128", "--batch", "-1"}),
               HasSubstr("--batch -1 chooses one batch"));
   EXPECT_THAT(refusal({"--sweep", "img=64", "--show", "schedule"}),
               HasSubstr("--show draws one plan"));
+  EXPECT_THAT(refusal({"--sweep", "img=64", "--gpu", "T4", "--prices", "p"}),
+              HasSubstr("--prices compares machines for one request"));
 }
 
 }  // namespace
