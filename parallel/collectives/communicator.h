@@ -104,6 +104,8 @@ class Communicator {
   // make (device_ranks.h), so that their memory is counted and a failure to
   // connect does not interrupt a training step. Collective.
   virtual void connect() {}
+  // Like connect(), for sums of kilobytes only, with less of a device's memory.
+  virtual void connect_for_small_sums() { connect(); }
   // Marks this rank as failed: the destructor then waits for no peer.
   virtual void abandon() {}
 

@@ -66,6 +66,10 @@ class CountingCommunicator final : public Communicator {
     const PeerWait waiting;
     inner().connect();
   }
+  void connect_for_small_sums() override {
+    const PeerWait waiting;
+    inner().connect_for_small_sums();
+  }
   void check() override { inner().check(); }
   void synchronize() override { inner().synchronize(); }
   void abandon() override {

@@ -130,6 +130,9 @@ class DeviceHostCommunicator final : public Communicator {
   void connect() override {
     if (devices_ != nullptr) devices_->connect();
   }
+  void connect_for_small_sums() override {
+    if (devices_ != nullptr) devices_->connect_for_small_sums();
+  }
   void check() override {
     if (devices_ != nullptr) devices_->check();
   }

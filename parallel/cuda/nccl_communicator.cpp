@@ -8,6 +8,7 @@
 #include "parallel/base/check.h"
 #include "parallel/collectives/backend_parts.h"
 #include "parallel/cuda/nccl_connection.h"
+#include "parallel/cuda/nccl_limits.h"
 #include "parallel/cuda/nccl_ranks.h"
 #include "parallel/cuda/shared_devices.h"
 
@@ -112,8 +113,11 @@ class NcclCommunicator final : public collectives::Communicator {
   int size() const override { return size_; }
 
   // The first operation makes NCCL load its kernels and allocate its memory.
-  void connect() override {
+  void connect() override { connect_with(kMostNcclChannels); }
+  void connect_for_small_sums() override { connect_with(kSmallSumChannels); }
+  void connect_with(int channels) {
     if (connection_ != nullptr || size_ == 1) return;
+    connection_ = ranks_->connection(*host_, channels);
     all_reduce(at::zeros({1}, at::TensorOptions(ranks_->device())));
     synchronize();
   }
@@ -223,7 +227,7 @@ class NcclCommunicator final : public collectives::Communicator {
                                            const at::Tensor& source,
                                            const Call& call) {
     ranks_->throw_if_failed();
-    if (connection_ == nullptr) connection_ = ranks_->connection(*host_);
+    if (connection_ == nullptr) connection_ = ranks_->connection(*host_, kMostNcclChannels);
     return std::make_unique<NcclWork>(connection_, operation,
                                       connection_->issue(operation, call),
                                       result, source);

@@ -13,7 +13,6 @@
 #include "parallel/base/text.h"
 #include "parallel/collectives/local_communication_error.h"
 #include "parallel/cuda/nccl_advice.h"
-#include "parallel/cuda/nccl_limits.h"
 
 namespace headroom::cuda {
 namespace {
@@ -77,10 +76,10 @@ c10::Stream stream_of(c10::Device device) {
   return streams->back().second;
 }
 
-ncclConfig_t configuration() {
+ncclConfig_t configuration(int channels) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
-  config.maxCTAs = kMostNcclChannels;
+  config.maxCTAs = channels;
   return config;
 }
 
@@ -186,7 +185,7 @@ NcclConnection::NcclConnection(const Place& place, const Start& start)
   const c10::DeviceGuard guard(place_.device);
   try {
     const std::lock_guard lock(mutex_);
-    ncclConfig_t config = configuration();
+    ncclConfig_t config = configuration(place_.channels);
     settle(start(&config, &communicator_), "connecting");
     settle(ncclCommUserRank(communicator_, &place_.rank), "connecting");
     settle(ncclCommCount(communicator_, &place_.size), "connecting");

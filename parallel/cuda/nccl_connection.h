@@ -38,6 +38,7 @@
 #include <string>
 #include <thread>
 
+#include "parallel/cuda/nccl_limits.h"
 #include "parallel/cuda/operation_watch.h"
 #include "parallel/devices/device_api.h"
 
@@ -86,6 +87,7 @@ class NcclConnection {
     c10::Device device = c10::kCPU;
     int rank = 0;  // set by NCCL once connected
     int size = 1;
+    int channels = kMostNcclChannels;
     std::chrono::milliseconds timeout = std::chrono::seconds(20);
     devices::HostServices services = {};
     std::shared_ptr<NcclFamily> family;

@@ -44,19 +44,19 @@ NcclRanks::NcclRanks(const NcclConnection::Place& place) : place_(place) {
 }
 
 std::shared_ptr<NcclConnection> NcclRanks::connection(
-    collectives::Communicator& host) {
+    collectives::Communicator& host, int channels) {
   std::vector<int64_t> members;
   for (const auto& rank : collectives::tell_all(
            host, std::array<int64_t, 1>{int64_t{place_.rank}})) {
     members.push_back(rank[0]);
   }
   std::shared_ptr<NcclConnection>& known = connections_[members];
-  if (known == nullptr) known = connect(host);
+  if (known == nullptr) known = connect(host, channels);
   return known;
 }
 
 std::shared_ptr<NcclConnection> NcclRanks::connect(
-    collectives::Communicator& host) {
+    collectives::Communicator& host, int channels) {
   const int rank = host.rank(), size = host.size();
   std::vector<ncclUniqueId> ids(static_cast<size_t>(roots_of(size)));
   for (size_t root = 0; root < ids.size(); ++root) {
@@ -69,6 +69,7 @@ std::shared_ptr<NcclConnection> NcclRanks::connect(
   NcclConnection::Place place = place_;
   place.rank = rank;
   place.size = size;
+  place.channels = channels;
   return std::make_shared<NcclConnection>(
       place, [&](ncclConfig_t* config, ncclComm_t* made) {
         return ncclCommInitRankScalable(

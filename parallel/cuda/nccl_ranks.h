@@ -26,9 +26,11 @@ class NcclRanks {
   // loaded NCCL library is older than the one at build time.
   explicit NcclRanks(const NcclConnection::Place& place);
 
-  // Returns the connection of the ranks of `host`, in their order; creates it
-  // if necessary. Collective over these ranks; throws as NcclConnection does.
-  std::shared_ptr<NcclConnection> connection(collectives::Communicator& host);
+  // Returns the connection of the ranks of `host`, in their order; creates it,
+  // with at most `channels`, if necessary. Collective over these ranks; throws
+  // as NcclConnection does.
+  std::shared_ptr<NcclConnection> connection(collectives::Communicator& host,
+                                             int channels);
 
   const c10::Device& device() const { return place_.device; }
   void throw_if_failed() const {
@@ -41,7 +43,8 @@ class NcclRanks {
   void abandon() { place_.family->fail("this rank left its peers"); }
 
  private:
-  std::shared_ptr<NcclConnection> connect(collectives::Communicator& host);
+  std::shared_ptr<NcclConnection> connect(collectives::Communicator& host,
+                                          int channels);
 
   const NcclConnection::Place place_;
   // Keyed by the connection's ranks, numbered as in the generation.

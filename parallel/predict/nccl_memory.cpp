@@ -15,9 +15,13 @@ constexpr int64_t kNvlinkChannels = 16, kPcieChannels = 4;
 // Bytes per process for kernel code and NCCL's own tables; a generous estimate.
 constexpr int64_t kProcessBytes = 32 * kMebibyte;
 
+// parallel/cuda/nccl_limits.h.
+constexpr int64_t kSmallSumChannels = 2;
+
 struct RankGroup {
   int64_t ranks = 1;
   bool is_on_one_machine = true;
+  bool has_small_sums = false;
 };
 
 std::vector<RankGroup> groups_of(const plan::ParallelLayout& layout,
@@ -27,10 +31,13 @@ std::vector<RankGroup> groups_of(const plan::ParallelLayout& layout,
   const int64_t spatial = layout.spatial_parallel_size;
   const bool is_one_machine = world <= cards_of_machine;
   std::vector<RankGroup> groups;
-  const auto add = [&](int64_t ranks, bool are_neighbours) {
+  const auto add = [&](int64_t ranks, bool are_neighbours,
+                       bool has_small_sums = false) {
     if (ranks > 1) {
-      groups.push_back({ranks, is_one_machine || (are_neighbours &&
-                                                  ranks <= cards_of_machine)});
+      groups.push_back(
+          {ranks,
+           is_one_machine || (are_neighbours && ranks <= cards_of_machine),
+           has_small_sums});
     }
   };
   add(world, true);
@@ -40,11 +47,16 @@ std::vector<RankGroup> groups_of(const plan::ParallelLayout& layout,
   if (layout.pipeline_parallel_size > 1) add(data * spatial, true);
   if (data > 1) add(spatial, true);
   if (zero_stage > 0 && spatial > 1) add(data, false);
+  // Ranks that share batch-norm groups: with the one before and the one behind,
+  // and others in the last batch of an epoch. Two ranks are the replicas.
+  for (int i = 0; i < 4 && data > 2; ++i) add(2 * spatial, true, true);
   return groups;
 }
 
 int64_t bytes_of_group(const RankGroup& group, const CardLinks& links) {
-  const int64_t channels = links.has_nvlink ? kNvlinkChannels : kPcieChannels;
+  const int64_t most = links.has_nvlink ? kNvlinkChannels : kPcieChannels;
+  const int64_t channels =
+      group.has_small_sums ? std::min(most, kSmallSumChannels) : most;
   const int64_t senders =
       std::min<int64_t>(group.is_on_one_machine ? 2 : 3, group.ranks - 1);
   return channels * senders * kConnectionBytes;
