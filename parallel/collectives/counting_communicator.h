@@ -70,6 +70,10 @@ class CountingCommunicator final : public Communicator {
     const PeerWait waiting;
     inner().connect_for_small_sums();
   }
+  void connect_messages() override {
+    const PeerWait waiting;
+    inner().connect_messages();
+  }
   void check() override { inner().check(); }
   void synchronize() override { inner().synchronize(); }
   void abandon() override {

@@ -63,10 +63,13 @@ Mesh::Mesh(Communicator& all, const plan::ParallelLayout& of_ranks)
 }
 
 // Connects the axes that are certain to exchange device tensors: `replicas`
-// (gradients) and `spatial` (batch-norm sums of an image).
+// (gradients), `spatial` (batch-norm sums of an image and its rows) and
+// `pipeline` (maps).
 void Mesh::connect() {
   replicas->connect();
   spatial->connect();
+  spatial->connect_messages();
+  pipeline->connect_messages();
 }
 
 // A rank that is alone on an axis needs no connection.

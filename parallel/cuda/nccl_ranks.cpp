@@ -77,4 +77,23 @@ std::shared_ptr<NcclConnection> NcclRanks::connect(
       });
 }
 
+std::shared_ptr<NcclConnection> NcclRanks::messages(
+    collectives::Communicator& host, int from, int to) const {
+  const bool is_sender = host.rank() == from;
+  ncclUniqueId id = is_sender ? make_id() : ncclUniqueId{};
+  const at::Tensor bytes =
+      at::from_blob(id.internal, {sizeof(id.internal)}, at::kByte);
+  is_sender ? host.send(bytes, to) : host.recv(bytes, from);
+  NcclConnection::Place place = place_;
+  place.rank = is_sender ? kSender : kReceiver;
+  place.size = 2;
+  place.channels = kMessageChannels;
+  place.has_own_stream = true;
+  return std::make_shared<NcclConnection>(
+      place, [&](ncclConfig_t* config, ncclComm_t* made) {
+        return ncclCommInitRankScalable(made, place.size, place.rank, 1, &id,
+                                        config);
+      });
+}
+
 }  // namespace headroom::cuda

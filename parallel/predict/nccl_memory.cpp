@@ -16,7 +16,7 @@ constexpr int64_t kNvlinkChannels = 16, kPcieChannels = 4;
 constexpr int64_t kProcessBytes = 32 * kMebibyte;
 
 // parallel/cuda/nccl_limits.h.
-constexpr int64_t kSmallSumChannels = 2;
+constexpr int64_t kSmallSumChannels = 2, kMessageChannels = 2;
 
 struct RankGroup {
   int64_t ranks = 1;
@@ -62,10 +62,17 @@ int64_t bytes_of_group(const RankGroup& group, const CardLinks& links) {
   return channels * senders * kConnectionBytes;
 }
 
+// To and from each other stage, and each other part of the image.
+int64_t message_connections(const plan::ParallelLayout& layout) {
+  return 2 *
+         (layout.pipeline_parallel_size - 1 + layout.spatial_parallel_size - 1);
+}
+
 }  // namespace
 
 int64_t nccl_groups(const plan::ParallelLayout& layout, int zero_stage) {
-  return static_cast<int64_t>(groups_of(layout, zero_stage, 1).size());
+  return static_cast<int64_t>(groups_of(layout, zero_stage, 1).size()) +
+         message_connections(layout);
 }
 
 int64_t nccl_bytes(const plan::ParallelLayout& layout, int zero_stage,
@@ -75,6 +82,9 @@ int64_t nccl_bytes(const plan::ParallelLayout& layout, int zero_stage,
        groups_of(layout, zero_stage, links.cards_of_machine)) {
     bytes += bytes_of_group(group, links);
   }
+  // Each has a ring of its two ranks, and the messages' own buffers.
+  bytes +=
+      message_connections(layout) * kMessageChannels * 2 * kConnectionBytes;
   return bytes == 0 ? 0 : bytes + kProcessBytes;
 }
 
