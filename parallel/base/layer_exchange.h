@@ -4,9 +4,9 @@
 // of an image that is split by rows. A layer that needs neither gets no
 // exchange.
 //
-// Both are used by the thread that runs the step. All ranks call them equally
-// often, in the same order and for the same maps, even with an empty share of
-// samples. Errors: CommunicationError.
+// Both are used by the thread that runs the step. Ranks that exchange call them
+// equally often, in the same order and for the same maps. Errors:
+// CommunicationError.
 #pragma once
 
 #include <cstdint>
@@ -18,10 +18,10 @@ class Tensor;
 
 namespace headroom {
 
-// The part of a batch-norm group in one micro-batch. Groups are listed in
-// global order; with an exchange, all ranks list the same groups.
+// The part of a batch-norm group in one micro-batch. Groups with samples there
+// are listed, in global order.
 struct BatchNormGroup {
-  // Samples [local_begin, local_end) of this micro-batch; may be empty.
+  // Samples [local_begin, local_end) of this micro-batch.
   int64_t local_begin = 0;
   int64_t local_end = 0;
   // Samples of the whole group, over all ranks.
@@ -34,12 +34,12 @@ class StatisticsExchange {
  public:
   virtual ~StatisticsExchange() = default;
 
-  // Replaces `values` by their element-wise sum over all ranks.
+  // Replaces `values`, which have equal parts for each listed group, by their
+  // sums over the ranks that share the groups.
   virtual void sum(std::span<double> values) = 0;
 
-  // Like sum(), for a dense float64 tensor that may be on a device; the sum is
-  // computed there. The tensors of all ranks have the same layout and device
-  // type.
+  // Like sum(), for a contiguous float64 tensor that may be on a device; the
+  // sum is computed there.
   virtual void sum_tensor(const at::Tensor& values) = 0;
 };
 

@@ -87,9 +87,8 @@ std::unique_ptr<Communicator> make_mpi_communicator(int rank, int size);
 
 // Exchanges host tensors through `host`, and device tensors through `devices`
 // (NCCL). If `devices` is null, device tensors are copied to the host,
-// exchanged, and copied back in wait(). Messages between two ranks always copy
-// device tensors in this way, because NCCL would deadlock with the order in
-// which pipeline and halo exchange send them.
+// exchanged, and copied back in wait(). The same for messages between two ranks
+// before connect_messages().
 std::unique_ptr<Communicator> make_device_host_communicator(
     std::unique_ptr<Communicator> host, std::shared_ptr<DeviceRanks> devices);
 

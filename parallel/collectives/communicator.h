@@ -112,6 +112,11 @@ class Communicator {
   // make (device_ranks.h), so that their memory is counted and a failure to
   // connect does not interrupt a training step. Collective.
   virtual void connect() {}
+  // Like connect(), for sums of kilobytes only, with less of a device's memory.
+  virtual void connect_for_small_sums() { connect(); }
+  // Like connect(), for messages between every two ranks. A communicator of
+  // device tensors needs it; without it their messages go through the host.
+  virtual void connect_messages() {}
   // Marks this rank as failed: the destructor then waits for no peer.
   virtual void abandon() {}
 

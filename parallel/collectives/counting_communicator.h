@@ -66,6 +66,14 @@ class CountingCommunicator final : public Communicator {
     const PeerWait waiting;
     inner().connect();
   }
+  void connect_for_small_sums() override {
+    const PeerWait waiting;
+    inner().connect_for_small_sums();
+  }
+  void connect_messages() override {
+    const PeerWait waiting;
+    inner().connect_messages();
+  }
   void check() override { inner().check(); }
   void synchronize() override { inner().synchronize(); }
   std::shared_ptr<const int32_t> failure_word() const override {

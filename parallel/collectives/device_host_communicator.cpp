@@ -111,14 +111,18 @@ class DeviceHostCommunicator final : public Communicator {
     if (rank() != root) tensor.copy_(host);
   }
   std::unique_ptr<Work> send_async(const at::Tensor& tensor, int to) override {
-    if (tensor.is_cpu()) return host_->send_async(tensor, to);
+    if (Communicator* const direct = messenger_for(tensor)) {
+      return direct->send_async(tensor, to);
+    }
     const at::Tensor host = on_host(tensor);
     return std::make_unique<Staged>(host_->send_async(host, to), host,
                                     at::Tensor());
   }
   std::unique_ptr<Work> recv_async(const at::Tensor& tensor,
                                    int from) override {
-    if (tensor.is_cpu()) return host_->recv_async(tensor, from);
+    if (Communicator* const direct = messenger_for(tensor)) {
+      return direct->recv_async(tensor, from);
+    }
     const at::Tensor host = empty_on_host(tensor);
     return std::make_unique<Staged>(host_->recv_async(host, from), host,
                                     tensor);
@@ -129,6 +133,14 @@ class DeviceHostCommunicator final : public Communicator {
   }
   void connect() override {
     if (devices_ != nullptr) devices_->connect();
+  }
+  void connect_for_small_sums() override {
+    if (devices_ != nullptr) devices_->connect_for_small_sums();
+  }
+  void connect_messages() override {
+    if (devices_ == nullptr) return;
+    devices_->connect_messages();
+    sends_directly_ = true;
   }
   void check() override {
     if (devices_ != nullptr) devices_->check();
@@ -164,11 +176,17 @@ class DeviceHostCommunicator final : public Communicator {
     return host_.get();
   }
 
+  Communicator* messenger_for(const at::Tensor& tensor) const {
+    if (tensor.is_cpu()) return host_.get();
+    return sends_directly_ ? devices_.get() : nullptr;
+  }
+
   const std::unique_ptr<Communicator> host_;
   // null if device tensors are always copied to the host
   const std::shared_ptr<DeviceRanks> device_ranks_;
   // null if device_ranks_ is null or there is one rank
   std::unique_ptr<Communicator> devices_;
+  bool sends_directly_ = false;  // true after connect_messages()
 };
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "parallel/collectives/mesh.h"
 
+#include <algorithm>
+#include <functional>
 #include <string>
 #include <utility>
 
@@ -61,10 +63,13 @@ Mesh::Mesh(Communicator& all, const plan::ParallelLayout& of_ranks)
 }
 
 // Connects the axes that are certain to exchange device tensors: `replicas`
-// (gradients) and `spatial` (batch-norm sums of an image).
+// (gradients), `spatial` (batch-norm sums of an image and its rows) and
+// `pipeline` (maps).
 void Mesh::connect() {
   replicas->connect();
   spatial->connect();
+  spatial->connect_messages();
+  pipeline->connect_messages();
 }
 
 // A rank that is alone on an axis needs no connection.
@@ -77,6 +82,29 @@ std::unique_ptr<Communicator> Mesh::split(Axis axis) const {
   HEADROOM_CHECK(ranks->size() == size,
                  cat("an axis of ", size, " has ", ranks->size(), " ranks"));
   return ranks;
+}
+
+CountingCommunicator& Mesh::sharing(const std::vector<int>& colors) {
+  HEADROOM_CHECK(std::ssize(colors) == layout.data_parallel_size,
+                 cat(colors.size(), " colors of ", layout.data_parallel_size,
+                     " data ranks"));
+  const bool are_all_equal =
+      std::ranges::adjacent_find(colors, std::not_equal_to()) == colors.end();
+  if (are_all_equal) return *statistics;
+  if (const auto known = sharing_.find(colors); known != sharing_.end()) {
+    return *known->second;
+  }
+  auto ranks = std::make_unique<CountingCommunicator>(
+      statistics->split(colors[static_cast<size_t>(here.data_parallel_rank)],
+                        statistics->rank()));
+  ranks->connect_for_small_sums();
+  return *(sharing_[colors] = std::move(ranks));
+}
+
+int64_t Mesh::statistics_bytes() const {
+  int64_t bytes = statistics->bytes();
+  for (const auto& [colors, ranks] : sharing_) bytes += ranks->bytes();
+  return bytes;
 }
 
 std::array<std::pair<Mesh::Axis, std::unique_ptr<CountingCommunicator>*>, 5>
@@ -92,12 +120,16 @@ void Mesh::disconnect() {
   for (const auto& [axis, communicator] : axes()) {
     if (*communicator) (*communicator)->disconnect();
   }
+  for (const auto& [colors, ranks] : sharing_) {
+    ranks->disconnect();
+  }
 }
 
 void Mesh::reconnect() {
   for (const auto& [axis, communicator] : axes()) {
     (*communicator)->reconnect(split(axis));
   }
+  sharing_.clear();
   connect();
 }
 

@@ -8,10 +8,10 @@
 //               unless batch-norm groups span data ranks, batch-norm statistics
 //   replicas    all ranks that hold the same layers (data x spatial); they sum
 //               gradients
-//   statistics  the same ranks as `replicas`; they sum the statistics of
-//               batch-norm groups that span data ranks. Gradient sums may start
-//               at any time in backward, so other exchanges during backward
-//               need their own communicator
+//   statistics  the same ranks as `replicas`, and sets of them that share
+//               batch-norm groups (sharing()), whose statistics they sum.
+//               Gradient sums may start at any time in backward, so other
+//               exchanges during backward need their own communicator
 //
 // Each communicator counts the bytes that this rank contributes, so that a test
 // can verify that work is split. The mesh owns the communicators, except
@@ -19,8 +19,11 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "parallel/collectives/communicator.h"
 #include "parallel/collectives/counting_communicator.h"
@@ -41,6 +44,14 @@ struct Mesh {
   std::unique_ptr<CountingCommunicator> replicas;
   std::unique_ptr<CountingCommunicator> statistics;
 
+  // The communicator of the data ranks that have the color of this one, with
+  // all parts of their images. `colors` has a color of each data rank. Made and
+  // connected when these colors are first given; reconnect() ends it.
+  // Collective over `replicas`.
+  CountingCommunicator& sharing(const std::vector<int>& colors);
+  // Bytes of `statistics` and of all sets of sharing().
+  int64_t statistics_bytes() const;
+
   // Disconnects all axes, but not `world`: peers fail at once instead of
   // waiting.
   void disconnect();
@@ -60,6 +71,9 @@ struct Mesh {
   std::array<std::pair<Axis, std::unique_ptr<CountingCommunicator>*>, 5> axes();
   std::unique_ptr<Communicator> split(Axis axis) const;
   void connect();
+
+  // By the colors of the data ranks.
+  std::map<std::vector<int>, std::unique_ptr<CountingCommunicator>> sharing_;
 };
 
 }  // namespace headroom::collectives

@@ -3,11 +3,14 @@
 #include <ATen/ops/zeros.h>
 
 #include <cstdlib>
+#include <map>
 #include <utility>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "parallel/collectives/backend_parts.h"
 #include "parallel/cuda/nccl_connection.h"
+#include "parallel/cuda/nccl_limits.h"
 #include "parallel/cuda/nccl_ranks.h"
 #include "parallel/cuda/shared_devices.h"
 
@@ -112,8 +115,11 @@ class NcclCommunicator final : public collectives::Communicator {
   int size() const override { return size_; }
 
   // The first operation makes NCCL load its kernels and allocate its memory.
-  void connect() override {
+  void connect() override { connect_with(kMostNcclChannels); }
+  void connect_for_small_sums() override { connect_with(kSmallSumChannels); }
+  void connect_with(int channels) {
     if (connection_ != nullptr || size_ == 1) return;
+    connection_ = ranks_->connection(*host_, channels);
     all_reduce(at::zeros({1}, at::TensorOptions(ranks_->device())));
     synchronize();
   }
@@ -179,19 +185,52 @@ class NcclCommunicator final : public collectives::Communicator {
     })->wait();
   }
 
-  std::unique_ptr<collectives::Work> send_async(const at::Tensor&,
-                                                int) override {
-    refuse_messages();
+  // Connects the pairs in one order on all ranks. The first message makes NCCL
+  // connect a pair, and then the host waits for the other rank; in a step,
+  // ranks that wait for each other would never go on.
+  void connect_messages() override {
+    for (int from = 0; from < size_; ++from) {
+      for (int to = 0; to < size_; ++to) {
+        if (from == to || (rank_ != from && rank_ != to)) continue;
+        auto& messages = messages_[{from, to}];
+        if (messages != nullptr) continue;
+        messages = ranks_->messages(*host_, from, to);
+        const at::Tensor first =
+            at::zeros({1}, at::TensorOptions(ranks_->device()));
+        rank_ == from ? send(first, to) : recv(first, from);
+        messages->synchronize();
+      }
+    }
   }
-  std::unique_ptr<collectives::Work> recv_async(const at::Tensor&,
-                                                int) override {
-    refuse_messages();
+
+  std::unique_ptr<collectives::Work> send_async(const at::Tensor& tensor,
+                                                int to) override {
+    Operand whole = operand(tensor);
+    return begin_on(messages(rank_, to), "send", whole, {},
+                    [&](ncclComm_t pair, cudaStream_t stream) {
+                      return ncclSend(whole.flat.const_data_ptr(),
+                                      count_of(whole.flat),
+                                      nccl_type_of(whole.flat),
+                                      NcclRanks::kReceiver, pair, stream);
+                    });
+  }
+  std::unique_ptr<collectives::Work> recv_async(const at::Tensor& tensor,
+                                                int from) override {
+    Operand whole = operand(tensor);
+    return begin_on(messages(from, rank_), "recv", whole, {},
+                    [&](ncclComm_t pair, cudaStream_t stream) {
+                      return ncclRecv(whole.flat.mutable_data_ptr(),
+                                      count_of(whole.flat),
+                                      nccl_type_of(whole.flat),
+                                      NcclRanks::kSender, pair, stream);
+                    });
   }
 
   void check() override { ranks_->throw_if_failed(); }
   void synchronize() override {
     ranks_->throw_if_failed();
     if (connection_ != nullptr) connection_->synchronize();
+    for (const auto& [pair, messages] : messages_) messages->synchronize();
   }
   std::shared_ptr<const int32_t> failure_word() const override {
     return ranks_->failure_word();
@@ -209,11 +248,12 @@ class NcclCommunicator final : public collectives::Communicator {
   }
 
  private:
-  [[noreturn]] static void refuse_messages() {
-    throw Error("nccl",
-                "messages between two ranks, which pipeline and spatial "
-                "layouts need, do not go over NCCL in this version",
-                "use --layout data=N, or --backend gloo");
+  const std::shared_ptr<NcclConnection>& messages(int from, int to) const {
+    const auto known = messages_.find({from, to});
+    HEADROOM_CHECK(known != messages_.end(),
+                   cat("no messages are connected from rank ", from, " to ", to,
+                       " of ", size_));
+    return known->second;
   }
 
   Operand operand(const at::Tensor& tensor) const {
@@ -226,9 +266,17 @@ class NcclCommunicator final : public collectives::Communicator {
                                            const at::Tensor& source,
                                            const Call& call) {
     ranks_->throw_if_failed();
-    if (connection_ == nullptr) connection_ = ranks_->connection(*host_);
-    return std::make_unique<NcclWork>(connection_, operation,
-                                      connection_->issue(operation, call),
+    if (connection_ == nullptr) {
+      connection_ = ranks_->connection(*host_, kMostNcclChannels);
+    }
+    return begin_on(connection_, operation, result, source, call);
+  }
+  template <typename Call>
+  std::unique_ptr<collectives::Work> begin_on(
+      const std::shared_ptr<NcclConnection>& connection, const char* operation,
+      const Operand& result, const at::Tensor& source, const Call& call) {
+    return std::make_unique<NcclWork>(connection, operation,
+                                      connection->issue(operation, call),
                                       result, source);
   }
 
@@ -237,6 +285,8 @@ class NcclCommunicator final : public collectives::Communicator {
   const int rank_, size_;
   // nullptr before the first operation
   std::shared_ptr<NcclConnection> connection_;
+  // By sender and receiver; empty before connect_messages().
+  std::map<std::pair<int, int>, std::shared_ptr<NcclConnection>> messages_;
 };
 
 class NcclDeviceRanks final : public collectives::DeviceRanks {
@@ -283,6 +333,9 @@ void prepare_nccl() {
   // reduction may leave errors on its peers' cards. NCCL_NVLS_ENABLE=1 turns
   // NVLS on.
   setenv("NCCL_NVLS_ENABLE", "0", /*overwrite=*/0);
+  // The card takes work from this many queues. Streams that share a queue, as
+  // with CUDA's usual 8, could make a message wait behind its own answer.
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0);
 }
 
 }  // namespace headroom::cuda

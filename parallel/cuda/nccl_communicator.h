@@ -10,9 +10,11 @@
 // wait() waits for them. In addition to the types of Communicator it takes
 // bfloat16 and float16.
 //
-// Messages between two ranks are refused: NCCL runs a communicator's operations
-// one after another, so the order of sends and receives in a pipeline would
-// need one communicator per direction and pair.
+// Messages between two ranks need connect_messages(). NCCL runs a
+// communicator's operations one after another, and a pipeline's sends and
+// receives are in another order on each rank, so each direction of each pair of
+// ranks has an NCCL communicator and a stream. A send ends when its receiver
+// has the data.
 #pragma once
 
 #include <c10/core/Device.h>

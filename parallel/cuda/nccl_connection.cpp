@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -13,7 +14,6 @@
 #include "parallel/base/text.h"
 #include "parallel/collectives/local_communication_error.h"
 #include "parallel/cuda/nccl_advice.h"
-#include "parallel/cuda/nccl_limits.h"
 
 namespace headroom::cuda {
 namespace {
@@ -61,26 +61,62 @@ class HostWait {
   bool has_begun_ = false;
 };
 
-// The single stream for the operations of all communicators of a device. On
-// several streams NCCL's kernels could wait for each other.
-c10::Stream stream_of(c10::Device device) {
-  static std::mutex mutex;
-  static auto* const streams =
-      new std::vector<std::pair<c10::Device, c10::Stream>>;
-  const std::lock_guard lock(mutex);
-  for (const auto& [of, stream] : *streams) {
-    if (of == device) return stream;
+// The streams of all devices. The collectives of a device's communicators run
+// on one; on several, NCCL's kernels could wait for each other. Each connection
+// for messages has its own, which a later one uses again. They are never freed:
+// LibTorch has 32 for a device, and gives the first out again after the last.
+class Streams {
+ public:
+  static Streams& instance() {
+    static auto* const streams = new Streams;
+    return *streams;
   }
-  streams->emplace_back(
-      device, c10::impl::VirtualGuardImpl(device.type())
-                  .getStreamFromGlobalPool(device, /*isHighPriority=*/true));
-  return streams->back().second;
-}
 
-ncclConfig_t configuration() {
+  c10::Stream of_collectives(c10::Device device) {
+    const std::lock_guard lock(mutex_);
+    auto& known = collectives_[device.index()];
+    if (!known) known = make(device);
+    return *known;
+  }
+  c10::Stream take(c10::Device device) {
+    const std::lock_guard lock(mutex_);
+    std::vector<c10::Stream>& free = free_[device.index()];
+    if (free.empty()) return make(device);
+    const c10::Stream stream = free.back();
+    free.pop_back();
+    return stream;
+  }
+  void give_back(const c10::Stream& stream) {
+    const std::lock_guard lock(mutex_);
+    free_[stream.device_index()].push_back(stream);
+  }
+
+ private:
+  static constexpr int kMost = 32;
+
+  c10::Stream make(c10::Device device) {
+    if (++num_made_[device.index()] > kMost) {
+      throw Error("nccl",
+                  cat("a card has ", kMost,
+                      " streams, which are too few for "
+                      "messages with more than 15 other ranks"),
+                  "split the model or the images over at most 16 cards");
+    }
+    return c10::impl::VirtualGuardImpl(device.type())
+        .getStreamFromGlobalPool(device, /*isHighPriority=*/true);
+  }
+
+  std::mutex mutex_;
+  // Guarded by mutex_, by device.
+  std::map<int, std::optional<c10::Stream>> collectives_;
+  std::map<int, std::vector<c10::Stream>> free_;
+  std::map<int, int> num_made_;
+};
+
+ncclConfig_t configuration(int channels) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
-  config.maxCTAs = kMostNcclChannels;
+  config.maxCTAs = channels;
   return config;
 }
 
@@ -192,17 +228,20 @@ void NcclFamily::abort_all(const std::string& reason) {
 
 NcclConnection::NcclConnection(const Place& place, const Start& start)
     : place_(place),
-      stream_(stream_of(place.device)),
+      stream_(place.has_own_stream
+                  ? Streams::instance().take(place.device)
+                  : Streams::instance().of_collectives(place.device)),
       operations_(place.timeout) {
   const c10::DeviceGuard guard(place_.device);
   try {
     const std::lock_guard lock(mutex_);
-    ncclConfig_t config = configuration();
+    ncclConfig_t config = configuration(place_.channels);
     settle(start(&config, &communicator_), "connecting");
     settle(ncclCommUserRank(communicator_, &place_.rank), "connecting");
     settle(ncclCommCount(communicator_, &place_.size), "connecting");
   } catch (...) {
     abort();
+    if (place_.has_own_stream) Streams::instance().give_back(stream_);
     throw;
   }
   watch_ = std::thread([this] { watch(); });
@@ -217,8 +256,8 @@ NcclConnection::~NcclConnection() {
   if (watch_.joinable()) watch_.join();
   const std::lock_guard lock(mutex_);
   note_late_peers(false);
-  if (communicator_ == nullptr) return;
-  if (!finalize()) abort();
+  if (communicator_ != nullptr && !finalize()) abort();
+  if (place_.has_own_stream) Streams::instance().give_back(stream_);
 }
 
 // Returns false if the caller must abort: after a failure, or if an operation

@@ -1,8 +1,9 @@
 // NcclConnection: one ncclComm_t, its stream, and the thread that watches it.
 //
 // The communicator is non-blocking: every NCCL call returns at once and is
-// polled, so it can be aborted. Operations run on one stream per device, which
-// all communicators of the process share. They run after the work queued on the
+// polled, so it can be aborted. Collectives run on one stream per device, which
+// all communicators of the process share, and messages of one direction on a
+// stream of their own. They run after the work queued on the
 // issuing stream; that stream waits for an operation when the caller does.
 // Every 20 ms the watch thread checks for NCCL's errors, for an operation over
 // its time limit, and for a failure of its family (NcclFamily). If it finds
@@ -38,6 +39,7 @@
 #include <string>
 #include <thread>
 
+#include "parallel/cuda/nccl_limits.h"
 #include "parallel/cuda/operation_watch.h"
 #include "parallel/devices/device_api.h"
 
@@ -93,6 +95,8 @@ class NcclConnection {
     c10::Device device = c10::kCPU;
     int rank = 0;  // set by NCCL once connected
     int size = 1;
+    int channels = kMostNcclChannels;
+    bool has_own_stream = false;  // for messages
     std::chrono::milliseconds timeout = std::chrono::seconds(20);
     devices::HostServices services = {};
     std::shared_ptr<NcclFamily> family;

@@ -11,6 +11,13 @@ namespace headroom::cuda {
 // detector's gradients. NCCL_MAX_CTAS in the environment overrides this.
 inline constexpr int kMostNcclChannels = 16;
 
+// For sums of kilobytes, whose latency counts and not their rate.
+inline constexpr int kSmallSumChannels = 2;
+
+// For messages from one rank to another. More are faster where many links join
+// two cards, but each takes memory for each direction of each pair of ranks.
+inline constexpr int kMessageChannels = 2;
+
 // Ranks connect through listening processes (NCCL's roots), one for every
 // kRanksOfRoot ranks.
 inline constexpr int kRanksOfRoot = 256;

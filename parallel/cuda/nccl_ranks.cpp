@@ -44,19 +44,19 @@ NcclRanks::NcclRanks(const NcclConnection::Place& place) : place_(place) {
 }
 
 std::shared_ptr<NcclConnection> NcclRanks::connection(
-    collectives::Communicator& host) {
+    collectives::Communicator& host, int channels) {
   std::vector<int64_t> members;
   for (const auto& rank : collectives::tell_all(
            host, std::array<int64_t, 1>{int64_t{place_.rank}})) {
     members.push_back(rank[0]);
   }
   std::shared_ptr<NcclConnection>& known = connections_[members];
-  if (known == nullptr) known = connect(host);
+  if (known == nullptr) known = connect(host, channels);
   return known;
 }
 
 std::shared_ptr<NcclConnection> NcclRanks::connect(
-    collectives::Communicator& host) {
+    collectives::Communicator& host, int channels) {
   const int rank = host.rank(), size = host.size();
   std::vector<ncclUniqueId> ids(static_cast<size_t>(roots_of(size)));
   for (size_t root = 0; root < ids.size(); ++root) {
@@ -69,10 +69,30 @@ std::shared_ptr<NcclConnection> NcclRanks::connect(
   NcclConnection::Place place = place_;
   place.rank = rank;
   place.size = size;
+  place.channels = channels;
   return std::make_shared<NcclConnection>(
       place, [&](ncclConfig_t* config, ncclComm_t* made) {
         return ncclCommInitRankScalable(
             made, size, rank, static_cast<int>(ids.size()), ids.data(), config);
+      });
+}
+
+std::shared_ptr<NcclConnection> NcclRanks::messages(
+    collectives::Communicator& host, int from, int to) const {
+  const bool is_sender = host.rank() == from;
+  ncclUniqueId id = is_sender ? make_id() : ncclUniqueId{};
+  const at::Tensor bytes =
+      at::from_blob(id.internal, {sizeof(id.internal)}, at::kByte);
+  is_sender ? host.send(bytes, to) : host.recv(bytes, from);
+  NcclConnection::Place place = place_;
+  place.rank = is_sender ? kSender : kReceiver;
+  place.size = 2;
+  place.channels = kMessageChannels;
+  place.has_own_stream = true;
+  return std::make_shared<NcclConnection>(
+      place, [&](ncclConfig_t* config, ncclComm_t* made) {
+        return ncclCommInitRankScalable(made, place.size, place.rank, 1, &id,
+                                        config);
       });
 }
 

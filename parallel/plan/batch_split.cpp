@@ -138,14 +138,30 @@ std::vector<BatchPart> parts_of(const BatchCut& cut, int64_t count,
   return parts;
 }
 
+std::vector<SharedGroup> shared_groups(const BatchCut& cut, int64_t count,
+                                       int64_t smallest_map_elements) {
+  const RanksParts parts(cut, count, smallest_map_elements);
+  std::vector<SharedGroup> shared;
+  for (int rank = 1; rank < cut.data_parallel_size; ++rank) {
+    const int64_t begin = parts.samples_of(rank).begin;
+    if (begin >= count) break;  // this rank and those behind it have no samples
+    const int64_t group = parts.groups().group_of(begin);
+    if (parts.groups()[group].begin == begin) continue;
+    if (!shared.empty() && shared.back().group == group) {
+      shared.back().last_rank = rank;
+      continue;
+    }
+    const bool meets_previous =
+        !shared.empty() && shared.back().last_rank == rank - 1;
+    shared.push_back(
+        {group, rank - 1, rank, meets_previous ? 1 - shared.back().round : 0});
+  }
+  return shared;
+}
+
 bool groups_span_ranks(const BatchCut& cut, int64_t count,
                        int64_t smallest_map_elements) {
-  const RanksParts parts(cut, count, smallest_map_elements);
-  for (int rank = 0; rank < cut.data_parallel_size; ++rank) {
-    const int64_t begin = parts.samples_of(rank).begin;
-    if (begin < count && !parts.groups().begins_at(begin)) return true;
-  }
-  return false;
+  return !shared_groups(cut, count, smallest_map_elements).empty();
 }
 
 namespace {

@@ -71,6 +71,24 @@ BatchPart part_in_smaller_micro_batches(const BatchCut& cut, int64_t count,
                                         int data_parallel_rank,
                                         int64_t micro_batch_size);
 
+// A batch-norm group with samples on several data ranks, which are consecutive.
+struct SharedGroup {
+  int64_t group = 0;  // among all groups of the batch
+  int first_rank = 0, last_rank = 0;
+  // 0 or 1. No rank shares two groups of one round, so the ranks of a round
+  // exchange at the same time, and nobody waits in a circle if all ranks do
+  // round 0 first.
+  int round = 0;
+  int num_ranks() const { return last_rank - first_rank + 1; }
+  bool operator==(const SharedGroup&) const = default;
+};
+
+// The groups that span data ranks, in order of their samples. A rank shares at
+// most two: the group of its first sample and the group of its last.
+// REQUIRES: as part_of().
+std::vector<SharedGroup> shared_groups(const BatchCut& cut, int64_t count,
+                                       int64_t smallest_map_elements);
+
 // Whether some group of a batch of `count` samples spans several data ranks.
 bool groups_span_ranks(const BatchCut& cut, int64_t count,
                        int64_t smallest_map_elements);

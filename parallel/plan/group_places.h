@@ -40,14 +40,14 @@ class GroupPlaces {
     return {begin, index + 1 == size_ ? count_ : begin + rule_.size};
   }
 
-  // Returns true if a group begins at this sample.
-  bool begins_at(int64_t sample) const {
-    int64_t low = 0, high = size_;
+  // The group that has this sample. REQUIRES: 0 <= sample < the batch's number.
+  int64_t group_of(int64_t sample) const {
+    int64_t low = 0, high = size_ - 1;
     while (low < high) {
-      const int64_t middle = (low + high) / 2;
-      (*this)[middle].begin < sample ? low = middle + 1 : high = middle;
+      const int64_t middle = (low + high + 1) / 2;
+      (*this)[middle].begin > sample ? high = middle - 1 : low = middle;
     }
-    return low < size_ && (*this)[low].begin == sample;
+    return low;
   }
 
  private:

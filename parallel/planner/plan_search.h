@@ -7,8 +7,8 @@
 //   layout              the fastest (plan_time); among layouts within 5 % the
 //                       simplest: data before pipeline before spatial. On cards
 //                       data alone wherever a plan with it fits: pipelines and
-//                       split images exchange messages through the host, which
-//                       forecasts of time have missed by multiples
+//                       split images exchange messages, whose time between
+//                       cards was never measured
 //   ZeRO                none, then 1, 2, 3 if there is a data axis; a higher
 //                       stage also if it saves more than 5 % of the time
 //   activations         keep, then as little recompute as possible

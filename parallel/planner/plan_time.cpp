@@ -88,9 +88,10 @@ predict::DeviceSpeed planned_speed(const configs::RunConfig& config) {
     const predict::Link link = measured.value_or(predict::kThroughHost);
     return {kWorkOfCore, link, link};
   }
+  const predict::Link link = measured.value_or(kPcie);
   return {.work_per_second = 1,
-          .sums = measured.value_or(kPcie),
-          .messages = predict::kThroughHost,
+          .sums = link,
+          .messages = predict::slower_of(link, predict::kMessagesOfCards),
           .is_card = true};
 }
 
@@ -254,10 +255,12 @@ double seconds_on_cores(const predict::StepEstimate& step, int ranks,
 }
 
 bool exchanges_far(const configs::RunConfig& config, const plan::Plan& plan) {
-  return plan.layout.data_parallel_size > kNearRanks &&
-         plan::groups_span_ranks(
-             plan::batch_cut(plan, config.global_batch_size),
-             config.global_batch_size, plan::kManyCells);
+  return std::ranges::any_of(
+      plan::shared_groups(plan::batch_cut(plan, config.global_batch_size),
+                          config.global_batch_size, plan::kManyCells),
+      [](const plan::SharedGroup& group) {
+        return group.first_rank / kNearRanks != group.last_rank / kNearRanks;
+      });
 }
 
 std::string statistics_text(const predict::StepEstimate& step) {

@@ -43,8 +43,8 @@ predict::StepEstimate plan_time(const configs::RunConfig& config,
 double seconds_on_cores(const predict::StepEstimate& step, int ranks,
                         int64_t threads, int cores);
 
-// Whether batch-norm groups span more data ranks than usually share a machine,
-// so that other layouts may be faster.
+// Whether data ranks that usually do not share a machine share a batch-norm
+// group, so that other layouts may be faster.
 bool exchanges_far(const configs::RunConfig& config, const plan::Plan& plan);
 
 // The cost per step of batch-norm groups that span data ranks, as text; "" if

@@ -293,11 +293,6 @@ std::string reason_of(const configs::RunConfig& config,
   if (!plan.activation_policies.empty()) {
     text += ", activations " + plan::activations_text(plan.activation_policies);
   }
-  if (plan.backend == plan::Backend::kNccl &&
-      (plan.layout.pipeline_parallel_size > 1 ||
-       plan.layout.spatial_parallel_size > 1)) {
-    text += ", messages between two ranks through the host";
-  }
   return text;
 }
 

@@ -63,11 +63,6 @@ double tree(double ranks, double bytes, const Link& link) {
   return messages(2 * std::ceil(std::log2(ranks)), 2 * bytes, link);
 }
 
-Link slower_of(const Link& a, const Link& b) {
-  return {std::min(a.bytes_per_second, b.bytes_per_second),
-          std::max(a.latency_seconds, b.latency_seconds)};
-}
-
 // One card's share of the machine's network when all cards use it.
 Link card_share(const Machines& machines) {
   Link link = machines.between;
@@ -132,11 +127,12 @@ class Forecaster {
 
   StepEstimate estimate_with(const Link& link) const {
     TimeRequest step = request_.step;
-    step.device = {
-        .work_per_second = 1,
-        .sums = link,
-        .messages = request_.is_on_cards ? slower_of(link, kThroughHost) : link,
-        .is_card = request_.is_on_cards};
+    step.device = {.work_per_second = 1,
+                   .sums = link,
+                   .messages = request_.is_on_cards
+                                   ? slower_of(link, kMessagesOfCards)
+                                   : link,
+                   .is_card = request_.is_on_cards};
     return estimate_step(step);
   }
 
@@ -313,6 +309,19 @@ class Forecaster {
     return {left, all - left, passes * number};
   }
 
+  // Whether the ranks that share a batch-norm group are in one machine.
+  bool shares_groups_nearby() const {
+    const int64_t samples = request_.step.global_batch_size;
+    const int64_t spatial = plan_.layout.spatial_parallel_size;
+    return std::ranges::all_of(
+        plan::shared_groups(plan::batch_cut(plan_, samples), samples,
+                            plan::kManyCells),
+        [&](const plan::SharedGroup& group) {
+          return group.first_rank * spatial / machines_.cards_each ==
+                 ((group.last_rank + 1) * spatial - 1) / machines_.cards_each;
+        });
+  }
+
   Exchange exposed(size_t stage) const {
     const StageTime& near = near_.stages[stage];
     const StageTime& far = far_.stages[stage];
@@ -321,9 +330,8 @@ class Forecaster {
     Exchange all;
     all.sum = (is_image_near ? near : far).image + far.maps + far.copies;
     // The host starts these sums while the card computes (added_starts).
-    const auto statistics =
-        static_cast<double>(far.statistics == 0 ? 0 : 2 * blocks_of(stage));
-    all.sum += far.statistics -
+    const auto statistics = static_cast<double>(far.num_statistics);
+    all.sum += (shares_groups_nearby() ? near : far).statistics -
                (request_.is_on_cards ? statistics * kSecondsToStartSum : 0);
     if (replicas() == 1) return all;
     const double backwards = plan_.zero_stage >= 2 ? micro_batches_ : 1;

@@ -17,8 +17,8 @@
 //   input          waiting for loaders that are slower than the cards
 //
 // There are two kinds of link for sums and gathers: between two cards of one
-// machine, and the network between machines. Messages between two cards are
-// slower than both (kThroughHost). Summing S bytes over n cards of k machines
+// machine, and the network between machines. Messages between two cards reach
+// at most kMessagesOfCards. Summing S bytes over n cards of k machines
 // with g cards each takes (Thakur et al., "Optimization of Collective
 // Communication Operations in MPICH", 2005)
 //

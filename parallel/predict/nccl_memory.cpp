@@ -15,9 +15,13 @@ constexpr int64_t kNvlinkChannels = 16, kPcieChannels = 4;
 // Bytes per process for kernel code and NCCL's own tables; a generous estimate.
 constexpr int64_t kProcessBytes = 32 * kMebibyte;
 
+// parallel/cuda/nccl_limits.h.
+constexpr int64_t kSmallSumChannels = 2, kMessageChannels = 2;
+
 struct RankGroup {
   int64_t ranks = 1;
   bool is_on_one_machine = true;
+  bool has_small_sums = false;
 };
 
 std::vector<RankGroup> groups_of(const plan::ParallelLayout& layout,
@@ -27,10 +31,13 @@ std::vector<RankGroup> groups_of(const plan::ParallelLayout& layout,
   const int64_t spatial = layout.spatial_parallel_size;
   const bool is_one_machine = world <= cards_of_machine;
   std::vector<RankGroup> groups;
-  const auto add = [&](int64_t ranks, bool are_neighbours) {
+  const auto add = [&](int64_t ranks, bool are_neighbours,
+                       bool has_small_sums = false) {
     if (ranks > 1) {
-      groups.push_back({ranks, is_one_machine || (are_neighbours &&
-                                                  ranks <= cards_of_machine)});
+      groups.push_back(
+          {ranks,
+           is_one_machine || (are_neighbours && ranks <= cards_of_machine),
+           has_small_sums});
     }
   };
   add(world, true);
@@ -40,20 +47,32 @@ std::vector<RankGroup> groups_of(const plan::ParallelLayout& layout,
   if (layout.pipeline_parallel_size > 1) add(data * spatial, true);
   if (data > 1) add(spatial, true);
   if (zero_stage > 0 && spatial > 1) add(data, false);
+  // Ranks that share batch-norm groups: with the one before and the one behind,
+  // and others in the last batch of an epoch. Two ranks are the replicas.
+  for (int i = 0; i < 4 && data > 2; ++i) add(2 * spatial, true, true);
   return groups;
 }
 
 int64_t bytes_of_group(const RankGroup& group, const CardLinks& links) {
-  const int64_t channels = links.has_nvlink ? kNvlinkChannels : kPcieChannels;
+  const int64_t most = links.has_nvlink ? kNvlinkChannels : kPcieChannels;
+  const int64_t channels =
+      group.has_small_sums ? std::min(most, kSmallSumChannels) : most;
   const int64_t senders =
       std::min<int64_t>(group.is_on_one_machine ? 2 : 3, group.ranks - 1);
   return channels * senders * kConnectionBytes;
 }
 
+// To and from each other stage, and each other part of the image.
+int64_t message_connections(const plan::ParallelLayout& layout) {
+  return 2 *
+         (layout.pipeline_parallel_size - 1 + layout.spatial_parallel_size - 1);
+}
+
 }  // namespace
 
 int64_t nccl_groups(const plan::ParallelLayout& layout, int zero_stage) {
-  return static_cast<int64_t>(groups_of(layout, zero_stage, 1).size());
+  return static_cast<int64_t>(groups_of(layout, zero_stage, 1).size()) +
+         message_connections(layout);
 }
 
 int64_t nccl_bytes(const plan::ParallelLayout& layout, int zero_stage,
@@ -63,6 +82,9 @@ int64_t nccl_bytes(const plan::ParallelLayout& layout, int zero_stage,
        groups_of(layout, zero_stage, links.cards_of_machine)) {
     bytes += bytes_of_group(group, links);
   }
+  // Each has a ring of its two ranks, and the messages' own buffers.
+  bytes +=
+      message_connections(layout) * kMessageChannels * 2 * kConnectionBytes;
   return bytes == 0 ? 0 : bytes + kProcessBytes;
 }
 

@@ -14,6 +14,10 @@
 // one communicator 8 cards behind NVSwitch take 16 x 2 x 9.19 MiB = 294 MiB,
 // and several such machines 441 MiB. Sums in the switch (NVLS), which are off,
 // would add 16 channels x 2 directions x 8 cards x 1 MiB = 256 MiB.
+//
+// Which ranks share batch-norm groups depends on the batch. At most two groups
+// of a batch are shared with others, so communicators for two batches are
+// counted, of 2 channels each; of more than two data ranks a group is rare.
 #pragma once
 
 #include <cstdint>

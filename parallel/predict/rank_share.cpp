@@ -122,16 +122,9 @@ MicroBatchShape RankShare::micro_batch(size_t index) const {
   return shape(range.size(), num_groups(range), height(), width());
 }
 
-bool RankShare::groups_span_ranks() const {
-  return headroom::plan::groups_span_ranks(cut_, samples(),
-                                           smallest_map_elements());
-}
-
-// If a group spans ranks, every rank counts all groups.
 int64_t RankShare::num_groups(const plan::SampleRange& micro_batch) const {
   const auto groups =
       plan::batch_norm_groups(samples(), cut_.groups, smallest_map_elements());
-  if (groups_span_ranks()) return static_cast<int64_t>(groups.size());
   return std::ranges::count_if(groups, [&](const plan::SampleRange& group) {
     return group.begin < micro_batch.end && group.end > micro_batch.begin;
   });

@@ -40,7 +40,6 @@ class RankShare {
   // statistics, slices that ZeRO exchanges, a buffer for loaded images, and
   // small values.
   MemoryEstimate resident() const;
-  bool groups_span_ranks() const;
   int64_t teacher_bytes() const;
   // Bytes of the parameters of the rank's layers in flat buffers: all of them
   // (under ZeRO padded to equal slices), this rank's shard, and this rank's

@@ -34,8 +34,8 @@ class TimeEstimator {
         share_(static_cast<double>(part_.local.size())),
         spatial_(plan_.layout.spatial_parallel_size),
         num_micro_batches_(static_cast<double>(part_.micro_batches.size())),
-        spans_(plan::groups_span_ranks(cut_, request.global_batch_size,
-                                       plan::kManyCells)) {}
+        shared_(plan::shared_groups(cut_, request.global_batch_size,
+                                    plan::kManyCells)) {}
 
   StepEstimate run() {
     StepEstimate estimate;
@@ -44,16 +44,13 @@ class TimeEstimator {
           .compute = compute_of(stage),
           .gradients = gradients_of(stage),
           .statistics = statistics_of(stage),
+          .num_statistics = num_statistics_of(stage),
           .image = image_of(stage),
           .maps = maps_of(stage),
           .copies = std::max(0.0, copies_of(stage) - compute_of(stage))});
       estimate.compute = std::max(estimate.compute, time.compute);
       estimate.statistics = std::max(estimate.statistics, time.statistics);
-      if (spans_) {
-        for_layers(stage, [&](const TimedLayer& layer) {
-          estimate.num_statistics += 2 * layer.norm_layers;
-        });
-      }
+      estimate.num_statistics += time.num_statistics;
       estimate.communication = std::max(
           estimate.communication, time.gradients + time.image + time.maps +
                                       time.statistics + time.copies);
@@ -124,24 +121,39 @@ class TimeEstimator {
     return sums(count, passes * ring * parameter_bytes(stage));
   }
 
-  // Batch-norm sums over all data ranks, forward and backward, if a group spans
-  // several ranks; each sum passes up and down a tree.
-  double statistics_of(size_t stage) const {
-    if (!spans_) return 0;
-    const auto groups = static_cast<double>(
-        plan::batch_norm_groups(request_.global_batch_size, cut_.groups,
-                                plan::kManyCells)
-            .size());
-    double exchanges = 0, numbers = 0;
+  // The groups that a rank shares with others, at most: one or two.
+  int64_t most_shared() const {
+    int rounds = 0;
+    for (const plan::SharedGroup& group : shared_) {
+      rounds = std::max(rounds, group.round + 1);
+    }
+    return rounds;
+  }
+  int64_t num_statistics_of(size_t stage) const {
+    int64_t sums = 0;
     for_layers(stage, [&](const TimedLayer& layer) {
-      exchanges += static_cast<double>(layer.norm_layers);
+      sums += 2 * layer.norm_layers * most_shared();
+    });
+    return sums;
+  }
+
+  // Batch-norm sums of groups that ranks share, forward and backward; each
+  // passes up and down a tree of these ranks.
+  double statistics_of(size_t stage) const {
+    if (shared_.empty()) return 0;
+    double numbers = 0;
+    for_layers(stage, [&](const TimedLayer& layer) {
       numbers += 2 * static_cast<double>(layer.norm_layers * layer.channels);
     });
-    const double hops = std::ceil(std::log2(plan_.layout.data_parallel_size));
+    int ranks = 0;
+    for (const plan::SharedGroup& group : shared_) {
+      ranks = std::max(ranks, group.num_ranks());
+    }
+    const auto count = static_cast<double>(num_statistics_of(stage));
     const double start = request_.device.is_card ? kSecondsToStartSum : 0;
-    return 2 * exchanges * start +
-           sums(2 * exchanges * hops,
-                2 * 2 * groups * numbers * sizeof(double));
+    return count * start + sums(count * std::ceil(std::log2(ranks)),
+                                2 * 2 * static_cast<double>(most_shared()) *
+                                    numbers * sizeof(double));
   }
 
   // Seconds of exchanges between the ranks of one image, forward and backward.
@@ -195,7 +207,8 @@ class TimeEstimator {
         !is_sharded && plan_.layout.pipeline_parallel_size == 1;
     if (!request_.device.is_card || is_whole) return 0;
     const double part = is_sharded ? 1.0 / data : 1;
-    return messages(1, parameter_bytes(stage) * kBuffers * part);
+    return over(request_.device.copies, 1,
+                parameter_bytes(stage) * kBuffers * part);
   }
 
   const TimeRequest& request_;
@@ -205,7 +218,7 @@ class TimeEstimator {
   const double share_;          // images per rank and step
   const double spatial_;
   const double num_micro_batches_;
-  const bool spans_;
+  const std::vector<plan::SharedGroup> shared_;
 };
 
 }  // namespace

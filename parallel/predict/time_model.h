@@ -16,6 +16,7 @@
 // differ by less than 5 % count as equal (kEqualWithin).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -56,9 +57,7 @@ struct Link {
 };
 
 // The link for what goes through the memory of the host and a socket: measured
-// for maps of megabytes between two processes over loopback. Messages between
-// two cards take it too, because NCCL only does sums and gathers here: they are
-// copied to pageable memory, sent over TCP, and copied to the other card.
+// for maps of megabytes between two processes over loopback.
 inline constexpr Link kThroughHost{.bytes_per_second = 1e9,
                                    .latency_seconds = 2e-4};
 
@@ -66,10 +65,21 @@ inline constexpr Link kThroughHost{.bytes_per_second = 1e9,
 // work of the card: a call of NCCL and two events.
 inline constexpr double kSecondsToStartSum = 80e-6;
 
+// What messages between two cards can have of their link: two of NCCL's
+// channels (parallel/cuda/nccl_limits.h) carry about this, and the host starts
+// each as it starts a sum. An assumption; nothing was measured.
+inline constexpr Link kMessagesOfCards{.bytes_per_second = 40e9,
+                                       .latency_seconds = kSecondsToStartSum};
+inline Link slower_of(const Link& a, const Link& b) {
+  return {std::min(a.bytes_per_second, b.bytes_per_second),
+          std::max(a.latency_seconds, b.latency_seconds)};
+}
+
 struct DeviceSpeed {
   double work_per_second = 1;  // unit: see TimedLayer
   Link sums = {};              // for gradients and statistics
   Link messages = {};          // for maps and rows between two ranks
+  Link copies = kThroughHost;  // for state, on cards
   // true on cards: a sum of statistics also takes kSecondsToStartSum, and a
   // peer gets copies of the state that only one rank has. A CPU needs less time
   // for both, which is not counted.
@@ -105,9 +115,10 @@ struct TimeRequest {
 struct StageTime {
   double compute = 0;  // all micro-batches
   double gradients = 0;
-  double statistics = 0;  // sums of groups that span data ranks
-  double image = 0;       // rows and sums between the ranks of an image
-  double maps = 0;        // exchanges between stages
+  double statistics = 0;       // sums of groups that data ranks share
+  int64_t num_statistics = 0;  // such sums of a rank
+  double image = 0;            // rows and sums between the ranks of an image
+  double maps = 0;             // exchanges between stages
   // Copies of state that no other rank has, beyond the compute that hides them;
   // on cards.
   double copies = 0;
@@ -117,8 +128,8 @@ struct StepEstimate {
   std::vector<StageTime> stages;
   double compute = 0;        // seconds
   double communication = 0;  // seconds
-  // The part of `communication` due to exchanges of batch-norm groups that span
-  // data ranks, and the number of these exchanges.
+  // The part of `communication` due to exchanges of batch-norm groups that data
+  // ranks share, and the number of these exchanges of a rank.
   double statistics = 0;
   int64_t num_statistics = 0;
   double total() const { return compute + communication; }

@@ -102,9 +102,8 @@ TEST(Device, CapturedLayersTrainAsTheyAre) {
   EXPECT_FALSE(reasons(run, "cuda_graphs").empty());
 }
 
-// Tensors on the device are exchanged by the device's communicator, and
-// messages through the host. The communicators allocate their memory before the
-// first step.
+// Tensors on the device are exchanged by the device's communicator, which
+// allocates its memory before the first step.
 TEST(Device, ItsOwnCommunicatorEqualsTheCpu) {
   const std::vector<Json> cpu = train("cpu", {"--processes", "1"});
   const PluginOf device(kPlugin);

@@ -1,5 +1,5 @@
 // A rank on a device runs out of memory. Whole programs use NCCL's own
-// communicator code: two processes on two test devices, with a replacement for
+// communicator code: processes on test devices, with a replacement for
 // NCCL (tests/support/nccl_shim). Its streams deadlock if ranks issue
 // collectives in different orders, as those of NCCL do.
 //
@@ -30,6 +30,7 @@ namespace fs = std::filesystem;
 struct Cell {
   std::string name;
   std::vector<std::string> flags;
+  std::string devices = "0,1";
 };
 
 void PrintTo(const Cell& cell, std::ostream* out) { *out << cell.name; }
@@ -48,6 +49,14 @@ Cell cell(const std::string& name, const std::string& layout, int zero,
   return made;
 }
 
+// Shares of 3, 3 and 2 images of two groups of 4: rank 1 shares one group with
+// rank 0 and one with rank 2.
+Cell shared_groups() {
+  Cell made = cell("shared_groups", "data=3", 0, {"--bn-group", "4"});
+  made.devices = "0,1,2";
+  return made;
+}
+
 std::vector<Cell> all_cells() {
   std::vector<Cell> cells;
   for (int zero = 0; zero <= 3; ++zero) {
@@ -61,13 +70,14 @@ std::vector<Cell> all_cells() {
   }
   cells.push_back(cell("spatial", "spatial=2", 0));
   cells.push_back(cell("pipeline", "pipeline=2", 0));
+  cells.push_back(shared_groups());
   return cells;
 }
 
 std::vector<std::string> command(const Cell& cell) {
   return joined(
       joined(train_fp64("8"), {"--max-steps", std::to_string(kKillSteps),
-                               "--device", "0,1", "--backend", "nccl"}),
+                               "--device", cell.devices, "--backend", "nccl"}),
       cell.flags);
 }
 
@@ -149,7 +159,7 @@ INSTANTIATE_TEST_SUITE_P(Slow, NcclMemory, ::testing::ValuesIn(all_cells()),
 INSTANTIATE_TEST_SUITE_P(
     Quick, NcclMemory,
     ::testing::Values(cell("groups_over_ranks", "data=2", 0),
-                      cell("groups_over_ranks", "data=2", 3)),
+                      cell("groups_over_ranks", "data=2", 3), shared_groups()),
     name_of_cell);
 
 }  // namespace

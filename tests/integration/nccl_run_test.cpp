@@ -186,6 +186,9 @@ class NcclRun : public ::testing::TestWithParam<Cell> {
       return std::find(flags.begin(), flags.end(), flag) != flags.end();
     };
     if (has("3")) return "call=AllGather,rank=1,nth=120";
+    // Each direction has a communicator, in which rank 1 receives.
+    if (has("pipeline=2")) return "call=SendRecv,rank=1,nth=6";
+    if (has("spatial=2")) return "call=SendRecv,rank=1,nth=150";
     return has("--bn-group") ? "call=AllReduce,rank=1,nth=24"
                              : "call=AllReduce,rank=1,nth=260";
   }
@@ -466,7 +469,8 @@ std::vector<Cell> all_cells() {
       cells.push_back({layout, disturbance});
     }
   }
-  for (const Layout& layout : {data_2(1), data_2(3), kGraphs, kOwnGroups}) {
+  for (const Layout& layout :
+       {data_2(1), data_2(3), kGraphs, kOwnGroups, kPipeline, kSpatial}) {
     cells.push_back({layout, Disturbance::kLate});
     cells.push_back({layout, Disturbance::kAborted});
   }
@@ -482,7 +486,9 @@ INSTANTIATE_TEST_SUITE_P(Quick, NcclRun,
                                            Cell{data_2(3), Disturbance::kNone},
                                            Cell{kGraphs, Disturbance::kNone},
                                            Cell{kOwnGroups,
-                                                Disturbance::kAborted}),
+                                                Disturbance::kAborted},
+                                           Cell{kPipeline, Disturbance::kKill},
+                                           Cell{kSpatial, Disturbance::kNone}),
                          name_of_cell);
 
 }  // namespace

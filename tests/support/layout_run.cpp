@@ -174,7 +174,7 @@ LayoutRun run_layout(const LayoutCase& layout,
         }
         run.bytes[static_cast<size_t>(rank)] = {
             mesh.pipeline->bytes(), mesh.data->bytes(), mesh.spatial->bytes(),
-            mesh.replicas->bytes(), mesh.statistics->bytes()};
+            mesh.replicas->bytes(), mesh.statistics_bytes()};
         auto collected = collect_state(state, mesh);
         if (rank == 0) run.state = std::move(collected);
       },

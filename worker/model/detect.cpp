@@ -195,8 +195,8 @@ at::Tensor Detect::raw_head(const Head& head, const at::Tensor& map) const {
     return torch::autograd::make_variable(
         std::move(values), torch::autograd::impl::gradient_edge(taken));
   }
-  return view(output_convolution(map, head.weight, head.bias,
-                                 head.compute_weight));
+  return view(
+      output_convolution(map, head.weight, head.bias, head.compute_weight));
 }
 
 std::vector<at::Tensor> Detect::forward(const std::vector<at::Tensor>& inputs,

@@ -12,7 +12,10 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "parallel/collectives/mesh.h"
@@ -25,20 +28,18 @@
 
 namespace headroom::step {
 
-// The batch-norm groups of a global batch, for one micro-batch of one rank.
-// The groups depend only on the size of the batch
-// (parallel/plan/batch_split.h). If no group spans two ranks, a micro-batch has
-// its own groups and no sums are exchanged; otherwise every rank lists all
-// groups and sums are exchanged.
+// A global batch. Its batch-norm groups depend only on its size
+// (parallel/plan/batch_split.h).
 struct GroupRequest {
   plan::BatchCut cut;
   int64_t global_size = 0;            // samples of this global batch
   int64_t smallest_map_elements = 0;  // height x width at the largest stride
 };
 
+// The groups that have samples in a micro-batch of one rank.
 struct StepGroups {
   std::vector<BatchNormGroup> groups;
-  bool span_ranks = false;
+  int64_t first = 0;  // the first one's place among the groups of the batch
 };
 
 // `micro_batch` in samples of the global batch; may be empty.
@@ -58,6 +59,13 @@ class ParallelContext {
                   int64_t max_stride, collectives::Mesh& mesh,
                   model::LayerExecutor* runner);
 
+  // Forgets the communicators of an earlier generation, and makes those with
+  // which batches of these numbers of whole images exchange statistics; other
+  // batches make theirs in their first training(). Collective over the
+  // replicas.
+  void begin_generation(const std::vector<int64_t>& batches, int64_t height,
+                        int64_t width);
+
   // Sets the runner of later contexts; may be null.
   void set_runner(model::LayerExecutor* runner) { runner_ = runner; }
 
@@ -65,7 +73,7 @@ class ParallelContext {
   // width].
   void set_batch(int64_t samples, int64_t height, int64_t width);
 
-  // `batch_norm_sums` as in StepContext.
+  // `batch_norm_sums` as in StepContext. Collective over the replicas.
   model::StepContext training(plan::SampleRange micro_batch,
                               const at::Tensor& batch_norm_sums);
   model::StepContext evaluation();
@@ -77,16 +85,22 @@ class ParallelContext {
   bool images_are_split() const { return halo_.has_value(); }
 
  private:
+  GroupRequest request_of(int64_t samples, int64_t height, int64_t width) const;
+  // How this rank exchanges statistics in training on such a batch; null if all
+  // groups are its own.
+  StatisticsExchange* exchange_of(const GroupRequest& batch);
+  std::unique_ptr<StatisticsExchange> make_exchange(const GroupRequest& batch);
+
   const plan::BatchCut cut_;
   const int64_t max_stride_;
   collectives::Mesh& mesh_;
   model::LayerExecutor* runner_;
-  data_parallel::CommunicatorExchange over_replicas_;
-  data_parallel::CommunicatorExchange over_image_;
   GroupRequest groups_;
   std::optional<spatial::CommunicatorHaloExchange> halo_;
-  // Exchanges the statistics of groups that span ranks; null if no group does.
-  StatisticsExchange* statistics_ = nullptr;
+  // By the number of samples, and whether the smallest map has one cell, which
+  // joins groups.
+  std::map<std::pair<int64_t, bool>, std::unique_ptr<StatisticsExchange>>
+      exchanges_;
 };
 
 }  // namespace headroom::step

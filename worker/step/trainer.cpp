@@ -7,6 +7,7 @@
 #include <cmath>
 #include <new>
 #include <utility>
+#include <vector>
 
 #include "parallel/activations/step_phase.h"
 #include "parallel/base/check.h"
@@ -84,9 +85,22 @@ std::optional<int> Trainer::begin_generation() {
   timed_seconds_ = 0;
   timed_images_ = 0;
   matches_.forget();
+  connect_statistics();
   const std::optional<int> exhausted_rank = ladder_.agree(mesh_.world);
   run_layers_by_policy();
   return exhausted_rank;
+}
+
+// The batches of a run are full, but the last one of an epoch.
+void Trainer::connect_statistics() {
+  if (!options_.memory) return context_.begin_generation({}, 0, 0);
+  const int64_t full = options_.schedule.global_batch_size;
+  const int64_t images = options_.memory->num_images;  // 0 if unknown
+  std::vector<int64_t> batches;
+  if (images == 0 || images >= full) batches.push_back(full);
+  if (images % full != 0) batches.push_back(images % full);
+  context_.begin_generation(batches, options_.memory->image_height,
+                            options_.memory->image_width);
 }
 
 StepResult Trainer::train_step(const loader::Batch& batch,

@@ -150,6 +150,7 @@ class Trainer {
   void begin_fault(configs::Fault::Phase phase, int64_t step);
   void end_fault(StepResult& result);
   void run_layers_by_policy();
+  void connect_statistics();
 
   const Options options_;
   TrainingState& state_;

@@ -266,6 +266,48 @@ TEST_F(NcclRanks, UnusedGroupsAreNotConnected) {
   }));
 }
 
+// Each rank posts a receive before the send that its peer waits for, as stages
+// of a pipeline do: on one stream neither rank would go on. The host waits for
+// nothing.
+TEST_F(NcclRanks, MessagesOfTwoDirectionsPassEachOther) {
+  expect_calm(run([](int rank, Ranks& ranks, c10::Device device) {
+    ranks->connect_messages();
+    const int64_t before = bytes_beside_tensors(device);
+    ranks->connect_messages();
+    EXPECT_EQ(bytes_beside_tensors(device), before) << "once is enough";
+    const int peer = 1 - rank;
+    constexpr int64_t kCount = 100003;  // more than one window of the shim
+    std::vector<at::Tensor> tensors;
+    std::vector<std::unique_ptr<collectives::Work>> works;
+    for (int i = 0; i < 3; ++i) {
+      tensors.push_back(at::zeros({kCount}, at::TensorOptions(device)));
+      works.push_back(ranks->recv_async(tensors.back(), peer));
+      tensors.push_back(ones_on(device, kCount) * (10 * rank + i));
+      works.push_back(ranks->send_async(tensors.back(), peer));
+      ranks->all_reduce(ones_on(device));
+    }
+    for (const auto& work : works) work->wait();
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_TRUE(tensors[2 * i].cpu().equal(
+          at::full({kCount}, static_cast<float>(10 * peer + i))));
+    }
+  }));
+}
+
+TEST_F(NcclRanks, AMessageFromALostPeerFails) {
+  const auto ends = run([](int rank, Ranks& ranks, c10::Device device) {
+    ranks->connect_messages();
+    if (rank == 1) {
+      test_device_api().abort_communicators();
+      return;
+    }
+    const at::Tensor map = ones_on(device);
+    ranks->recv(map, 1);
+    ranks->synchronize();
+  });
+  EXPECT_THAT(ends[0], HasSubstr("a peer was lost"));
+}
+
 // Rank 1 uses the two groups later than rank 0, and each group waits only for
 // its own ranks.
 TEST_F(NcclRanks, GroupsConnectInTheOrderOfTheirUse) {

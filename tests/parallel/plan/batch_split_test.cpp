@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "parallel/base/check.h"
 
 namespace headroom::plan {
@@ -223,6 +225,58 @@ TEST(BatchSplit, ASmallerMicroBatchCutsTheSamePart) {
     }
   }
   EXPECT_GT(compared, 1000);
+}
+
+// Each rank's groups by the parts themselves.
+TEST(SharedGroups, AreThoseWithSamplesOnSeveralRanks) {
+  int64_t shared_in_all = 0;
+  for (const bool even : {false, true}) {
+    for (int64_t count = 1; count <= 40; ++count) {
+      for (int ranks = 1; ranks <= 9; ++ranks) {
+        for (const int64_t size : {1, 3, 8, 16}) {
+          const BatchCut cut{40, ranks, 40, {size, even}};
+          const auto groups = batch_norm_groups(count, cut.groups, 4);
+          std::vector<SharedGroup> expected;
+          for (size_t i = 0; i < groups.size(); ++i) {
+            std::vector<int> holders;
+            for (int rank = 0; rank < ranks; ++rank) {
+              const SampleRange local = part_of(cut, count, 4, rank).local;
+              if (std::max(local.begin, groups[i].begin) <
+                  std::min(local.end, groups[i].end)) {
+                holders.push_back(rank);
+              }
+            }
+            if (holders.size() < 2) continue;
+            expected.push_back(
+                {static_cast<int64_t>(i), holders.front(), holders.back(), 0});
+          }
+          std::vector<SharedGroup> shared = shared_groups(cut, count, 4);
+          std::vector<std::vector<int>> uses(2, std::vector<int>(ranks));
+          for (SharedGroup& group : shared) {
+            for (int rank = group.first_rank; rank <= group.last_rank; ++rank) {
+              EXPECT_EQ(uses.at(group.round)[rank]++, 0)
+                  << "two groups of rank " << rank << " in one round";
+            }
+            group.round = 0;
+            ++shared_in_all;
+          }
+          EXPECT_EQ(shared, expected) << count << " images on " << ranks;
+        }
+      }
+    }
+  }
+  EXPECT_GT(shared_in_all, 1000);
+}
+
+TEST(SharedGroups, ByHand) {
+  using Shared = std::vector<SharedGroup>;
+  // 8 images a rank and groups of 16: pairs.
+  EXPECT_EQ(shared_groups({32, 4, 8, {16, true}}, 32, 4),
+            (Shared{{0, 0, 1, 0}, {1, 2, 3, 0}}));
+  // 4 images a rank and groups of 6: ranks 1 and 4 share two groups each.
+  EXPECT_EQ(shared_groups({24, 6, 4, {6, false}}, 24, 4),
+            (Shared{{0, 0, 1, 0}, {1, 1, 2, 1}, {2, 3, 4, 0}, {3, 4, 5, 1}}));
+  EXPECT_EQ(shared_groups({64, 4, 16, {16, true}}, 64, 4), Shared{});
 }
 
 }  // namespace

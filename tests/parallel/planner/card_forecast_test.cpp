@@ -66,10 +66,10 @@ double rate_alone(const Cluster& cluster, const std::string& model,
                   1e3 * static_cast<double>(images) / kModels.at(model).host);
 }
 
-// Milliseconds of a sum of `megabytes` over all cards: 4 MiB take so long
+// Milliseconds of sums of `megabytes` over all cards: 4 MiB take so long
 // inside a machine, and the rest crosses the network once in each direction.
 double sum_milliseconds(const configs::Instance& machine, double number,
-                        double megabytes, double calls = 1) {
+                        double megabytes, double calls) {
   const double inside =
       (machine.link.starts_with("NV")
            ? (machine.link_gigabytes_per_second == 900 ? 0.07 : 0.09)
@@ -91,37 +91,31 @@ double expected_efficiency(const Cluster& cluster, const std::string& name,
   const auto machines = static_cast<double>(cluster.number);
   const auto each = static_cast<double>(machine.gpus);
   const double cards = machines * each;
-  const double batch = cards * static_cast<double>(images);
   const double alone =
       1e3 * static_cast<double>(images) / rate_alone(cluster, name, images);
-  // 8 images are half a batch-norm group, so that all ranks sum the statistics
-  // of all groups in each block, forward and backward, up and down a tree.
+  // 8 images are half a batch-norm group, so that two cards of a machine sum
+  // its statistics in each block, forward and backward, there and back.
   const double sums = images == 8 ? 2 * model.blocks : 0;
-  const double hop = machines > 1                     ? 0.02
-                     : machine.link.starts_with("NV") ? 0.004
-                                                      : 0.01;
+  const double hop = machine.link.starts_with("NV") ? 0.004 : 0.01;
   const double gigabytes =
-      machines > 1 ? static_cast<double>(machine.network_gigabits_per_second) /
-                         8 * 0.85 / each
-      : machine.link.starts_with("NV")
+      machine.link.starts_with("NV")
           ? static_cast<double>(machine.link_gigabytes_per_second) / 2 * 0.9
           : 12;
-  const double statistics = images == 8
-                                ? sums * hop * std::ceil(std::log2(cards)) +
-                                      4 * batch / 16 * counted / gigabytes
-                                : 0;
+  const double statistics =
+      images == 8 ? sums * hop + 4 * counted / gigabytes : 0;
   const double host = model.host + (model.buckets + sums) * 0.08;
-  const double backward = alone * 2 / 3;
+  const double backward = std::max(alone, host) * 2 / 3;
   const double all =
       sum_milliseconds(machine, machines, model.megabytes, model.buckets);
   // The first layers of backward have most of the parameters, and sums go on
   // beside the rest.
   const double hidden = std::min(all, 0.7 * backward);
-  const double last = sum_milliseconds(machine, machines, 1.0);
+  const double last = sum_milliseconds(machine, machines, 1.0, 1);
   const double exposed = all - hidden + 2 * last + statistics;
   const double line = 0.06;
-  // Ten doubles for each card, behind the gradients.
-  const double vote = sum_milliseconds(machine, machines, cards * 80e-6) + 0.08;
+  // Fourteen doubles for each card, behind the gradients.
+  const double vote =
+      sum_milliseconds(machine, machines, cards * 112e-6) + 0.08;
   const double doublings = std::log2(cards) / 3;
   const double slowest = 0.005 * doublings * (doublings + 1) / 2 * alone;
   return alone / (std::max(alone + 0.08 * hidden, host) + exposed + line +
@@ -180,8 +174,7 @@ TEST(CardForecast, EfficiencyIsThatOfTheStepsArithmetic) {
   }
 }
 
-// Messages between two cards go through the host, so nothing but memory is a
-// reason for a pipeline or for split images.
+// Nothing but memory is a reason for a pipeline or for split images.
 TEST(CardForecast, OnlyMemorySplitsMoreThanTheData) {
   for (const auto& [model, figures] : kModels) {
     const auto layers = layers::layer_costs(layers::load_model_table(model));

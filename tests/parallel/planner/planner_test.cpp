@@ -110,19 +110,19 @@ TEST(Planner, AResumedRunKeepsItsRule) {
   }
 }
 
-// With 8 images per rank, a group of 16 spans two ranks. With small images, the
-// exchanges between these ranks take longer than the waits of other layouts.
-// With large images they do not, and the plan reports their cost.
-TEST(Planner, ManyRanksWithFewImagesKeepGroupsTogetherWhereThatIsFaster) {
+// One group over 64 ranks: other layouts are compared, and the plan reports
+// what the exchanges cost.
+TEST(Planner, AGroupOverManyRanksIsAReasonToCompareLayouts) {
   configs::RunConfig config = batch_of(512);
+  config.batch_norm_rule = plan::BatchNormRule{512, true};
   const std::vector<layers::LayerCost> layers = layers_of("yolov5s");
   for (const int64_t side : {96, 640}) {
     config.image_height = config.image_width = side;
     config.layout.reset();
     const PlanDecision decision = choose_plan(config, 64, layers);
     ASSERT_TRUE(decision.plan) << decision.reason;
-    EXPECT_EQ(exchanges_far(config, *decision.plan), side == 640)
-        << decision.reason;
+    EXPECT_TRUE(exchanges_far(config, *decision.plan)) << decision.reason;
+    EXPECT_THAT(decision.reason, testing::HasSubstr(" would take "));
     config.layout = plan::parse_layout("data=64");
     const PlanDecision given = choose_plan(config, 64, layers);
     ASSERT_TRUE(given.plan);
@@ -130,17 +130,13 @@ TEST(Planner, ManyRanksWithFewImagesKeepGroupsTogetherWhereThatIsFaster) {
     EXPECT_EQ(data.num_statistics, 114);
     const std::string cost = "114 exchanges of statistics a step";
     EXPECT_THAT(statistics_text(data), testing::HasSubstr(cost));
-    if (side == 640) {
-      EXPECT_EQ(decision.plan->layout, *config.layout);
-      EXPECT_THAT(decision.reason, testing::HasSubstr(cost));
-    } else {
-      EXPECT_LT(plan_time(config, *decision.plan, layers).total(),
-                data.total());
-    }
+    EXPECT_EQ(decision.plan->layout, *config.layout);
+    EXPECT_THAT(decision.reason, testing::HasSubstr(cost));
   }
 }
 
-TEST(Planner, FiveHundredRanksOfEightImagesKeepGroupsTogether) {
+// Groups of 16 are shared by two ranks each, beside one another.
+TEST(Planner, FiveHundredRanksOfEightImagesSplitTheData) {
   configs::RunConfig config = batch_of(4096);
   const std::vector<layers::LayerCost> layers = layers_of("yolov5s");
   for (const int64_t side : {96, 640}) {
@@ -150,8 +146,8 @@ TEST(Planner, FiveHundredRanksOfEightImagesKeepGroupsTogether) {
     ASSERT_TRUE(decision.plan) << decision.reason;
     EXPECT_FALSE(exchanges_far(config, *decision.plan)) << decision.reason;
     EXPECT_EQ(decision.plan->batch_norm_group_size, 16);
-    EXPECT_THAT(decision.reason,
-                testing::HasSubstr("data=512,pipeline=1,spatial=1 would take"));
+    EXPECT_EQ(decision.plan->layout.data_parallel_size, 512);
+    EXPECT_EQ(plan_time(config, *decision.plan, layers).num_statistics, 114);
   }
 }
 
@@ -217,21 +213,6 @@ TEST(Planner, AllThreeAxes) {
             "as asked: 16 images over data 2 x pipeline 2 x spatial 2, 4 "
             "micro-batches of 2, batch-norm groups of 2, stages from layers 0, "
             "5");
-}
-
-// NCCL is only used for collectives.
-TEST(Planner, TensorsThatGoThroughTheHostBesideNcclAreReported) {
-  configs::RunConfig config = batch_of(16);
-  config.device = "0,1";
-  config.backend = plan::Backend::kNccl;
-  const std::string words = ", messages between two ranks through the host";
-  for (const char* layout : {"pipeline=2", "spatial=2", "data=2"}) {
-    config.layout = plan::parse_layout(layout);
-    const PlanDecision decision = plan_of(config, 2);
-    ASSERT_TRUE(decision.plan) << decision.reason;
-    EXPECT_EQ(decision.reason.ends_with(words), std::string(layout) != "data=2")
-        << decision.reason;
-  }
 }
 
 TEST(Planner, APipelineWithoutSeveralGroupsPerShareRunsSharesAtOnce) {

@@ -246,8 +246,9 @@ TEST(Forecast, CardsWaitForTheirHostAndForEachOther) {
   EXPECT_EQ(forecast_step(many).hidden_communication, 0);
 }
 
-// A stage's maps go through the host, however fast the cards' link is.
-TEST(Forecast, MessagesBetweenCardsGoThroughTheHost) {
+// A stage's maps take the host's time to start them, however fast the cards'
+// link is, but do not go through its memory.
+TEST(Forecast, MessagesBetweenCardsAreStartedByTheHost) {
   ForecastRequest request = on_machines(1, 2);
   request.step.plan.layout = {.pipeline_parallel_size = 2,
                               .data_parallel_size = 1,
@@ -258,7 +259,7 @@ TEST(Forecast, MessagesBetweenCardsGoThroughTheHost) {
   request.is_on_cards = true;
   // Two micro-batches, each with a map and its gradient.
   EXPECT_GT(forecast_step(request).communication,
-            fast + 4 * kThroughHost.latency_seconds * 0.9);
+            fast + 4 * kMessagesOfCards.latency_seconds * 0.9);
 }
 
 }  // namespace

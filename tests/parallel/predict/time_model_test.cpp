@@ -108,6 +108,7 @@ TEST(TimeModel, CardsCopyStateThatOnlyOneRankHas) {
   request.plan.layout.data_parallel_size = 2;
   request.plan.micro_batch_size = 4;
   request.device.is_card = true;
+  request.device.copies = {1e9, 0};
   const auto copies = [&](int zero_stage) {
     request.plan.zero_stage = zero_stage;
     return estimate_step(request).stages.front().copies;

@@ -267,4 +267,49 @@ ncclResult_t ncclBroadcast(const void* from, void* to, size_t count,
       on);
 }
 
+// Messages, only in communicators of two ranks: the sender writes its window,
+// the receiver reads it.
+ncclResult_t ncclSend(const void* from, size_t count, ncclDataType_t type,
+                      int peer, ncclComm_t of, cudaStream_t stream) {
+  Communicator& ranks = *of->ranks;
+  if (ranks.place().size != 2 || peer == ranks.place().rank) {
+    return ncclInvalidUsage;
+  }
+  const TestStreamHandle* const on = handle_of(stream);
+  const auto* const source = static_cast<const char*>(on->host_view(from));
+  return ranks.begin(
+      {"SendRecv", static_cast<int64_t>(count), type, 0,
+       [=, &ranks] {
+         return in_parts(count * size_of(type), [&](size_t at, size_t bytes) {
+           return exchange(
+               ranks,
+               [&](char* window) { std::memcpy(window, source + at, bytes); },
+               [] {});
+         });
+       }},
+      on);
+}
+
+ncclResult_t ncclRecv(void* to, size_t count, ncclDataType_t type, int peer,
+                      ncclComm_t of, cudaStream_t stream) {
+  Communicator& ranks = *of->ranks;
+  if (ranks.place().size != 2 || peer == ranks.place().rank) {
+    return ncclInvalidUsage;
+  }
+  const TestStreamHandle* const on = handle_of(stream);
+  auto* const target = static_cast<char*>(on->host_view(to));
+  return ranks.begin(
+      {"SendRecv", static_cast<int64_t>(count), type, 0,
+       [=, &ranks] {
+         return in_parts(count * size_of(type), [&](size_t at, size_t bytes) {
+           return exchange(
+               ranks, [](char*) {},
+               [&] {
+                 std::memcpy(target + at, ranks.meeting().window(peer), bytes);
+               });
+         });
+       }},
+      on);
+}
+
 }  // extern "C"

@@ -13,9 +13,9 @@ GroupRequest request(int64_t count, int ranks, int64_t micro, int64_t group) {
   return {{count, ranks, micro, group}, count, kManyCells};
 }
 
-TEST(StepGroups, LocalGroupsNeedNoExchange) {
+TEST(StepGroups, ARankListsItsOwnGroups) {
   const StepGroups groups = groups_of(request(32, 2, 16, 16), {16, 32});
-  EXPECT_FALSE(groups.span_ranks);
+  EXPECT_EQ(groups.first, 1);
   ASSERT_EQ(groups.groups.size(), 1u);
   EXPECT_EQ(groups.groups[0].local_begin, 0);
   EXPECT_EQ(groups.groups[0].local_end, 16);
@@ -25,7 +25,7 @@ TEST(StepGroups, LocalGroupsNeedNoExchange) {
 
 TEST(StepGroups, MicroBatchSeesItsOwnGroupsOnly) {
   const StepGroups groups = groups_of(request(64, 2, 16, 8), {32, 48});
-  EXPECT_FALSE(groups.span_ranks);
+  EXPECT_EQ(groups.first, 4);
   ASSERT_EQ(groups.groups.size(), 2u);
   EXPECT_EQ(groups.groups[1].local_begin, 8);
   EXPECT_EQ(groups.groups[1].local_end, 16);
@@ -36,8 +36,6 @@ TEST(StepGroups, AGroupThatSpansRanksIsListedOnEachOfThem) {
   const GroupRequest shared = request(16, 3, 16, 16);
   const StepGroups first = groups_of(shared, {0, 6});
   const StepGroups second = groups_of(shared, {6, 11});
-  EXPECT_TRUE(first.span_ranks);
-  EXPECT_TRUE(second.span_ranks);
   ASSERT_EQ(second.groups.size(), 1u);
   EXPECT_EQ(second.groups[0].local_begin, 0);
   EXPECT_EQ(second.groups[0].local_end, 5);
@@ -46,14 +44,9 @@ TEST(StepGroups, AGroupThatSpansRanksIsListedOnEachOfThem) {
   EXPECT_FALSE(second.groups[0].counts_here);
 }
 
-TEST(StepGroups, ARankWithoutSamplesListsWhatItsPeersExchange) {
+TEST(StepGroups, ARankWithoutSamplesListsNone) {
   // 3 images on 4 ranks; the last has none.
-  const StepGroups groups = groups_of(request(3, 4, 3, 16), {3, 3});
-  EXPECT_TRUE(groups.span_ranks);
-  ASSERT_EQ(groups.groups.size(), 1u);
-  EXPECT_EQ(groups.groups[0].local_begin, groups.groups[0].local_end);
-  EXPECT_EQ(groups.groups[0].global_samples, 3);
-  EXPECT_FALSE(groups.groups[0].counts_here);
+  EXPECT_TRUE(groups_of(request(3, 4, 3, 16), {3, 3}).groups.empty());
 }
 
 TEST(StepGroups, EveryGroupIsCountedByExactlyOneRank) {

@@ -1,8 +1,8 @@
 // grouped_batch_norm: batch norm and activation of a map whose samples form
 // groups; forward and backward, without autograd.
 //
-// If groups span ranks, the sums of all groups are added over ranks by one call
-// of the exchange: [sum, sum of squares] in forward, [sum dz, sum dz * n] in
+// If groups span ranks, their sums are added over these ranks by one call of
+// the exchange: [sum, sum of squares] in forward, [sum dz, sum dz * n] in
 // backward. Here n is the normalised value, z the scaled and shifted value, and
 // dz the gradient of z. Sums and statistics are in double.
 //

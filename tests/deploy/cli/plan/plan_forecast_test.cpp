@@ -16,6 +16,7 @@ namespace headroom::cli {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 CommandLine line_of(const std::string& flags) {
   std::istringstream in("plan --synthetic-input --cfg yolov5s --img 640 " +
@@ -81,14 +82,13 @@ TEST(PlanForecast, EfficiencyFallsWithTheNumberOfCards) {
   }
 }
 
-// Groups of 16 images span two cards of 8. Split images would exchange rows
-// through the host instead, in each layer.
+// Groups of 16 images span two cards of 8, which are in one machine.
 TEST(PlanForecast, StatisticsAreNoReasonToSplitImagesOnCards) {
   const PlanReport report = answer("--cluster p5.48xlarge:64 --batch 4096");
   EXPECT_EQ(report.plan.layout.data_parallel_size, 512);
-  EXPECT_THAT(report.plan.reason, HasSubstr("exchanges of statistics a step"));
+  EXPECT_THAT(report.plan.reason, Not(HasSubstr("exchanges of statistics")));
   ASSERT_TRUE(report.forecast.has_value());
-  EXPECT_LT(report.forecast->step.efficiency(), 0.3);
+  EXPECT_GT(report.forecast->step.efficiency(), 0.3);
 }
 
 TEST(PlanForecast, AMeasuredRateAndNetworkAreTaken) {
