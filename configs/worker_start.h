@@ -26,7 +26,7 @@ struct WorkerStart {
   std::string card_uuid = {};  // the card's UUID; "" if unknown
   bool return_memory = false;  // freed memory goes back to the system at once
   std::string augment_program = {};
-  // The agent's SharedFiles (parallel/base/shared_file.h).
+  // The agent's SharedFiles (parallel/machine/shared_file.h).
   int64_t shared_index = -1, shared_images = -1;
   int64_t sharers = 1;
 };

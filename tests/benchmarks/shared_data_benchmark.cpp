@@ -30,7 +30,7 @@
 
 #include "configs/data_config.h"
 #include "parallel/base/check.h"
-#include "parallel/base/shared_file.h"
+#include "parallel/machine/shared_file.h"
 #include "worker/data/labels/index_cache.h"
 #include "worker/data/labels/shared_index.h"
 #include "worker/data/loader/loader.h"

@@ -14,7 +14,7 @@
 
 #include <string>
 
-#include "parallel/base/shared_file.h"
+#include "parallel/machine/shared_file.h"
 #include "worker/control/coordinator_client.h"
 #include "worker/run/run_device.h"
 

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "configs/run_config.h"
-#include "parallel/base/shared_file.h"
+#include "parallel/machine/shared_file.h"
 #include "parallel/collectives/mesh.h"
 #include "parallel/devices/compute_device.h"
 #include "worker/checkpoint/host_state_snapshot.h"

@@ -27,7 +27,7 @@
 #include "parallel/base/device_list.h"
 #include "parallel/base/folder_place.h"
 #include "parallel/base/log.h"
-#include "parallel/base/shared_file.h"
+#include "parallel/machine/shared_file.h"
 #include "parallel/base/text.h"
 #include "parallel/base/utf8.h"
 #include "parallel/network/network_interfaces.h"

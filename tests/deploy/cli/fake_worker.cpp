@@ -33,7 +33,7 @@
 #include <thread>
 
 #include "parallel/base/log.h"
-#include "parallel/base/shared_file.h"
+#include "parallel/machine/shared_file.h"
 #include "proto/channel_security.h"
 #include "proto/refusal_channel.h"
 #include "worker/control/coordinator_client.h"

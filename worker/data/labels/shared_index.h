@@ -1,5 +1,5 @@
 // SharedIndex: data sets that one process of a machine reads and the others use
-// in place, in memory that all of them share (parallel/base/shared_file.h). So
+// in place, in memory that all of them share (parallel/machine/shared_file.h). So
 // the files are listed and examined once, and the paths and boxes are in memory
 // once.
 //
@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "parallel/base/shared_file.h"
+#include "parallel/machine/shared_file.h"
 #include "worker/data/labels/dataset.h"
 
 namespace headroom::labels {

@@ -1,5 +1,5 @@
 // SharedImages: decoded images that the processes of a machine share, in memory
-// of bounded size (parallel/base/shared_file.h).
+// of bounded size (parallel/machine/shared_file.h).
 //
 // The first images that are added stay for ever, as in ImageStore: samples come
 // in random order, so replacing images would save nothing. So a reader uses an
@@ -27,7 +27,7 @@
 #include <span>
 #include <string>
 
-#include "parallel/base/shared_file.h"
+#include "parallel/machine/shared_file.h"
 
 namespace headroom::loader {
 

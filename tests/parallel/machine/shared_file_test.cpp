@@ -1,4 +1,4 @@
-#include "parallel/base/shared_file.h"
+#include "parallel/machine/shared_file.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
