@@ -140,7 +140,7 @@ std::vector<Option> options_of_processes() {
              "The command trains for at most 30 s on one card of this machine "
              "that nothing else uses, and keeps the time of its steps: this "
              "plan and later ones, for such cards, count on it instead of an "
-             "assumed speed."),
+             "assumed speed; --sweep and --prices do not."),
       option("--cluster NAME:NODES", {"plan"},
              "The plan is for machines that are not here: some nodes of an "
              "instance that can be rented, for example p4d.24xlarge:2, with "

@@ -62,7 +62,8 @@ constexpr auto kKinds = std::to_array<FaultDescription>(
       .number_member = &Fault::percent,
       .needs_number = true,
       .example = "slow@rank=1,step=5,percent=30",
-      .does = "the rank is slower from then on"}});
+      .does = "the rank is slower from then on; on the CPU, with --layout "
+              "data=N"}});
 
 constexpr auto kPhases =
     std::to_array<NamedValue<Phase>>({{Phase::kStep, "step"},

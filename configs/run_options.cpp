@@ -524,15 +524,17 @@ Options where_it_runs() {
       flag("inject", &C::inject, "--inject FAULT", kTrain,
            "Something goes wrong on purpose, for tests: " + faults_text() +
                ". Several are separated by ';'."),
-      flag("host_memory_limit", &C::host_memory_limit,
-           "--host-memory-limit SIZE", kTrainAndVal,
-           "The loader's queues of a process may take this many bytes, for "
-           "example 2GiB, and so may its file of offloaded activations. More "
-           "keeps more images in memory between their uses: the processes of a "
-           "machine put their parts together and keep each image once. 0 is "
-           "1 GiB for the queues, less where the machine or the container has "
-           "less free, and what the disk has for the file.",
-           {.unit = "bytes", .range = {0}, .is_byte_size = true}),
+      flag(
+          "host_memory_limit", &C::host_memory_limit,
+          "--host-memory-limit SIZE", kTrainAndVal,
+          "The loader's queues of a process may take this many bytes, for "
+          "example 2GiB, and so may its file of offloaded activations. More "
+          "keeps more images in memory between their uses: the processes that "
+          "one agent starts put their parts together and keep each image once. "
+          "0 is "
+          "1 GiB for the queues, less where the machine or the container has "
+          "less free, and what the disk has for the file.",
+          {.unit = "bytes", .range = {0}, .is_byte_size = true}),
       flag("synthetic_input", &C::synthetic_input, "--synthetic-input", kTrain,
            "The run trains on fixed random images in memory, with 8 boxes each "
            "and 80 classes, for benchmarks. An epoch is 1,000 steps, and data "

@@ -62,14 +62,24 @@ Mesh::Mesh(Communicator& all, const plan::ParallelLayout& of_ranks)
   connect();
 }
 
+// Connects the messages of an axis directly between devices, unless they would
+// take more streams of a card than it has queues: then they go through the
+// hosts.
+void connect_messages(const plan::ParallelLayout& layout, Communicator& axis) {
+  constexpr int kMostStreams = 31;  // one more is for sums
+  const int directions = 2 * (layout.pipeline_parallel_size - 1 +
+                              layout.spatial_parallel_size - 1);
+  if (directions <= kMostStreams) axis.connect_messages();
+}
+
 // Connects the axes that are certain to exchange device tensors: `replicas`
 // (gradients), `spatial` (batch-norm sums of an image and its rows) and
 // `pipeline` (maps).
 void Mesh::connect() {
   replicas->connect();
   spatial->connect();
-  spatial->connect_messages();
-  pipeline->connect_messages();
+  connect_messages(layout, *spatial);
+  connect_messages(layout, *pipeline);
 }
 
 // A rank that is alone on an axis needs no connection.

@@ -4,8 +4,8 @@
 //   pipeline    the stages of one model replica and image part
 //   data        the ranks that hold the same layers and image part; ZeRO splits
 //               the state among them
-//   spatial     the ranks that share one image; they exchange halo rows and,
-//               unless batch-norm groups span data ranks, batch-norm statistics
+//   spatial     the ranks that share one image; they exchange halo rows, and
+//               statistics of batch-norm groups that no other data rank shares
 //   replicas    all ranks that hold the same layers (data x spatial); they sum
 //               gradients
 //   statistics  the same ranks as `replicas`, and sets of them that share

@@ -37,12 +37,12 @@ void check_mpi(int code, const char* operation, int rank, int size) {
 void initialize_once() {
   static const bool done = [] {
     int provided = MPI_THREAD_SINGLE;
-    if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided) !=
+    if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided) !=
             MPI_SUCCESS ||
-        provided < MPI_THREAD_SERIALIZED) {
+        provided < MPI_THREAD_MULTIPLE) {
       throw Error("mpi",
                   cat("MPI offers thread level ", provided, " where ",
-                      MPI_THREAD_SERIALIZED, " is needed"),
+                      MPI_THREAD_MULTIPLE, " is needed"),
                   "use another MPI, or --backend gloo");
     }
     std::atexit([] {

@@ -1,7 +1,6 @@
 // The speed of a card for plans and forecasts: its peaks from the table of
-// cards (configs/cards) times assumed shares of them, or times what `headroom
-// plan
-// --measure` found on such a card (configs/card_measurements.h).
+// cards (configs/cards) times assumed shares of them, or times what
+// `headroom plan --measure` found on such a card (configs/card_measurements.h).
 #pragma once
 
 #include <string>

@@ -124,7 +124,6 @@ int64_t record_bytes(const configs::RunConfig& config, int64_t images,
 HostShares host_shares(int64_t limit, const HostMemory& least) {
   if (limit == 0) return {};
   HostShares shares;
-  limit -= std::clamp<int64_t>(limit - least.least_bytes(), 0, least.records);
   // The state copy and pictures are optional.
   const auto takes = [&](int64_t bytes) {
     if (bytes > 0 && least.least_bytes() + bytes > limit) return false;
@@ -134,6 +133,9 @@ HostShares host_shares(int64_t limit, const HostMemory& least) {
   shares.copies_state = takes(least.state_copy);
   shares.draws_pictures = takes(least.pictures);
   limit -= least.peer_copies;
+  // Detections are bounded, and seldom reach the bound: they leave the loaders
+  // what these need at least.
+  limit -= std::clamp<int64_t>(limit - least.least_bytes(), 0, least.records);
   const int64_t between = std::max(least.validation.least_bytes(), least.files);
   const int64_t most = std::max(between, limit - least.training.least_bytes());
   shares.validation = std::min(std::max(limit / 4, between), most);

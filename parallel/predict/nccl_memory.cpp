@@ -47,9 +47,13 @@ std::vector<RankGroup> groups_of(const plan::ParallelLayout& layout,
   if (layout.pipeline_parallel_size > 1) add(data * spatial, true);
   if (data > 1) add(spatial, true);
   if (zero_stage > 0 && spatial > 1) add(data, false);
-  // Ranks that share batch-norm groups: with the one before and the one behind,
-  // and others in the last batch of an epoch. Two ranks are the replicas.
-  for (int i = 0; i < 4 && data > 2; ++i) add(2 * spatial, true, true);
+  // Ranks that share batch-norm groups: with those before and those behind, and
+  // others in the last batch of an epoch. Two ranks are the replicas. A group
+  // has about 16 images, so with few images a card it spans several ranks, of
+  // which each sends to at most three.
+  for (int i = 0; i < 4 && data > 2; ++i) {
+    add(std::min<int64_t>(data, 4) * spatial, true, true);
+  }
   return groups;
 }
 

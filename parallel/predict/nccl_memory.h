@@ -17,7 +17,7 @@
 //
 // Which ranks share batch-norm groups depends on the batch. At most two groups
 // of a batch are shared with others, so communicators for two batches are
-// counted, of 2 channels each; of more than two data ranks a group is rare.
+// counted, of 2 channels each.
 #pragma once
 
 #include <cstdint>

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <string>
+#include <utility>
 
 #include "configs/fault.h"
 #include "parallel/base/text.h"
@@ -58,8 +59,7 @@ bool EpochEnd::is_due(bool is_last) {
   int64_t is_due = pace_.is_due(now) ? 1 : 0;
   state_.mesh()->world.broadcast(at::from_blob(&is_due, {1}, at::kLong),
                                  /*root=*/0);
-  if (is_due == 0 && !has_skipped_) {
-    has_skipped_ = true;
+  if (is_due == 0 && !std::exchange(has_skipped_, true) && run_.rank == 0) {
     run_.report(
         EventKind::kCheckpoints, state_.counters.committed_steps,
         cat("epochs from ", epoch() + 1,

@@ -81,8 +81,10 @@ std::optional<std::string> RunEnd::reason() const {
 
 void RunEnd::save() {
   checkpoints_.write();
-  if (state_.counters.recorded_epochs > 0 || committed() == 0) return;
-  recorder_.save_unfinished_epoch();
+  if (committed() == 0) return;
+  const bool is_saved =
+      state_.counters.recorded_epochs > 0 && !recorder_.has_skipped_epoch();
+  if (!is_saved) recorder_.save_unfinished_epoch();
 }
 
 RunOutcome RunEnd::complete(const std::string& reason) {

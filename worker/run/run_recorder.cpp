@@ -490,6 +490,7 @@ void RunRecorder::record_epoch(const EpochRecord& record, bool is_best,
   if (records_) {
     write_or_say(run_files::kRun, is_end, [&] { make_folder_again(); });
   }
+  has_skipped_epoch_ = record.is_skipped;
   std::vector<std::string> names;
   if (!record.is_skipped) names.push_back(run_files::kLastWeights);
   if (is_best) names.push_back(run_files::kBestWeights);
@@ -541,8 +542,10 @@ void RunRecorder::save_average(const std::string& name, int64_t epoch) const {
 }
 
 void RunRecorder::save_unfinished_epoch() const {
+  const int64_t epoch =
+      std::max<int64_t>(0, state_.counters.recorded_epochs - 1);
   write_or_say(run_files::kLastWeights, /*is_end=*/false,
-               [&] { save_average(run_files::kLastWeights, /*epoch=*/0); });
+               [&] { save_average(run_files::kLastWeights, epoch); });
 }
 
 std::filesystem::path RunRecorder::save_checkpoint() {

@@ -129,7 +129,11 @@ class RunRecorder {
   // `is_best`: the averaged weights are the best so far. `is_end`: the run
   // ends.
   void record_epoch(const EpochRecord& record, bool is_best, bool is_end);
-  // Writes last.safetensors of a run that ends in its first epoch. Collective.
+  // Whether the newest epoch that this object recorded was left out, so that
+  // last.safetensors is older.
+  bool has_skipped_epoch() const { return has_skipped_epoch_; }
+  // Writes last.safetensors of a run that ends in its first epoch, or after one
+  // that was left out. Collective.
   void save_unfinished_epoch() const;
   // Waits, for at most 20 s, while the folder's file system does not respond,
   // for example because the server of a network file system is unreachable.
@@ -154,6 +158,8 @@ class RunRecorder {
   void take_over(const StepRecord& newest, const FolderPlace& place);
 
  private:
+  bool has_skipped_epoch_ = false;
+
   void open_files(const std::string& newest_line);
   // Writes the files that a run has from its first step on, and removes the
   // older run's files.

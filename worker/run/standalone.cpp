@@ -171,9 +171,14 @@ plan::Plan make_plan(configs::RunConfig& config) {
   }
   const std::vector<layers::LayerCost> layers =
       planner::layers_for_plan(config);
-  return planner::plan_or_throw(
-      config, /*world_size=*/1,
-      {layers, planner::measured_speed(card_of(config), config, layers)});
+  planner::CardSpeed speed = card_of(config);
+  try {
+    speed = planner::measured_speed(speed, config, layers);
+  } catch (const Error& error) {
+    // A file that is wrong does not stop a training.
+    log::warn(std::string(error.what()) + "; the card's speed is assumed");
+  }
+  return planner::plan_or_throw(config, /*world_size=*/1, {layers, speed});
 }
 
 plan::Plan plan_of(const configs::StandaloneRequest& request,

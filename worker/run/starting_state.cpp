@@ -74,8 +74,8 @@ std::optional<StartingPoint> restore_newest(
     if (is_apart) {
       const FolderPlace& place = assignment.folder;
       throw Error("resume",
-                  "the state is lost with those who had it; the checkpoints "
-                  "are in " +
+                  "no process has a state to go on from; the checkpoints are "
+                  "in " +
                       assignment.run_directory + " on " + place.hostname +
                       ", which rank 0's machine does not share",
                   "type there: headroom train --resume " +
@@ -163,9 +163,8 @@ StartingPoint restore(const RunContext& run,
   if (auto restored = restore_newest(run, held, state)) return *restored;
   if (assignment.rank == 0 && assignment.resume_steps > 0) {
     run.report(EventKind::kResume, 0,
-               "the state is lost with those who had it, "
-               "and there is no checkpoint: "
-               "the run begins again",
+               "no process has a state to go on from, and there is no "
+               "checkpoint: the run begins again",
                /*warning=*/true);
   }
   return fresh;

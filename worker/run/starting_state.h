@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "configs/run_config.h"
-#include "parallel/machine/shared_file.h"
 #include "parallel/collectives/mesh.h"
 #include "parallel/devices/compute_device.h"
+#include "parallel/machine/shared_file.h"
 #include "worker/checkpoint/host_state_snapshot.h"
 #include "worker/checkpoint/orphaned_state.h"
 #include "worker/checkpoint/peer_replicas.h"

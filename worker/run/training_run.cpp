@@ -191,6 +191,7 @@ RunOutcome TrainingRun::Implementation::run(
     source.emplace(context, *state, host.training, carried.images, *reports);
   }
   if (const auto exhausted = trainer->begin_generation()) {
+    compare_weights();
     return ending->leave_for_memory(*exhausted, trainer->shortfall());
   }
   validation_parts = trainer->ladder().validation_parts;
@@ -250,6 +251,8 @@ void TrainingRun::Implementation::make_trainer() {
 }
 
 RunOutcome TrainingRun::Implementation::train() {
+  // What the former generation left may be saved before the first step.
+  if (context.assignment.generation > 1) compare_weights();
   if (epoch_is_unrecorded()) {  // results are not written yet
     if (auto ended = end_epoch()) return *ended;
   } else if (context.assignment.generation > 1) {
@@ -402,6 +405,11 @@ void TrainingRun::Implementation::share_host_memory() {
   }
   report(EventKind::kHostMemory, text);
   if (context.device.is_cpu()) return;
+  if (context.config.weight_gradient_stream && mesh->replicas->size() > 1) {
+    log::warn(
+        "weight_gradient_stream is not used: ranks that share a model sum "
+        "gradients meanwhile");
+  }
   const configs::AugmentPlace place = configs::augment_place(context.config);
   report(EventKind::kAugmentOn,
          std::string("samples are rendered ") +
@@ -414,7 +422,6 @@ void TrainingRun::Implementation::share_host_memory() {
 void TrainingRun::Implementation::share_images(int64_t cache_bytes) {
   const SharedFiles& shared = carried.shared;
   if (shared.images < 0 || carried.images != nullptr) return;
-  const int64_t wanted = cache_bytes * shared.num_workers;
   const loader::SharedImages::Content content = loader::shared_content(
       validation::training_options(context.config, context.assignment.plan,
                                    context.data, state->model(), *mesh));
@@ -428,12 +435,6 @@ void TrainingRun::Implementation::share_images(int64_t cache_bytes) {
   if (carried.images == nullptr) {
     log::warn("this worker remembers " + format_bytes(cache_bytes) +
               " of images for itself: " + problem);
-  } else if (carried.images->room_bytes() < wanted / 2 &&
-             context.assignment.local_rank == 0) {
-    log::warn(cat("the workers of this machine remember ",
-                  format_bytes(carried.images->room_bytes()),
-                  " of images, not ", format_bytes(wanted),
-                  ": no more of its memory is free"));
   }
 }
 

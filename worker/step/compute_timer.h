@@ -2,9 +2,8 @@
 // and for a processor core.
 //
 // On the CPU it is the processor time of the calling thread, which leads the
-// others. On a GPU it is the time between two events of the current stream:
-// exchanges of batch-norm statistics and of ZeRO 3 count there, so with these
-// all ranks seem as slow as the slowest, and none is named.
+// others. On a GPU it is the time between two events of the current stream, in
+// which waits for other ranks count: Trainer times only runs without them.
 //
 // Threads: one.
 #pragma once

@@ -93,6 +93,12 @@ StatisticsExchange* ParallelContext::exchange_of(const GroupRequest& batch) {
   return (exchanges_[key] = make_exchange(batch)).get();
 }
 
+bool ParallelContext::exchanges_statistics() const {
+  const auto known =
+      exchanges_.find({groups_.global_size, groups_.smallest_map_elements < 2});
+  return known != exchanges_.end() && known->second != nullptr;
+}
+
 std::unique_ptr<StatisticsExchange> ParallelContext::make_exchange(
     const GroupRequest& batch) {
   using data_parallel::CommunicatorExchange;

@@ -83,6 +83,9 @@ class ParallelContext {
   // Where this rank's `local_rows` rows of a map are in the whole map.
   RowWindow window(int64_t local_rows) const;
   bool images_are_split() const { return halo_.has_value(); }
+  // Whether ranks exchange statistics in training on the global batch; false
+  // before the first training() on one of its size.
+  bool exchanges_statistics() const;
 
  private:
   GroupRequest request_of(int64_t samples, int64_t height, int64_t width) const;

@@ -218,7 +218,7 @@ std::optional<data_parallel::Outcome> Trainer::forward_and_backward(
 
   std::string failure;
   timer_.reset();
-  if (mesh_.layout.data_parallel_size > 1) timer_.emplace(state_.device());
+  if (can_time()) timer_.emplace(state_.device());
   try {
     executor_.run(static_cast<int64_t>(micro_batches.size()), stage_);
   } catch (const c10::OutOfMemoryError& error) {
@@ -244,6 +244,17 @@ std::optional<data_parallel::Outcome> Trainer::forward_and_backward(
           : 0;
   report_time(batch.step);
   return commit_->outcome();
+}
+
+// A card's time has its waits for other cards in it, so with exchanges inside
+// the passes ranks beside a slow one would seem slow, too.
+bool Trainer::can_time() const {
+  const plan::ParallelLayout& layout = mesh_.layout;
+  if (layout.data_parallel_size == 1) return false;
+  return state_.device().is_cpu() ||
+         (layout.pipeline_parallel_size == 1 &&
+          layout.spatial_parallel_size == 1 && options_.plan.zero_stage < 3 &&
+          !context_.exchanges_statistics());
 }
 
 void Trainer::stop_timer() {

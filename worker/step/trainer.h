@@ -131,6 +131,7 @@ class Trainer {
   // The batch after `batch`; null if it is not loaded yet.
   const loader::Batch* following(const loader::Batch& batch) const;
   void prepare_following(const loader::Batch& batch, const StepResult& result);
+  bool can_time() const;
   void stop_timer();
   void note_time();
   void report_time(int64_t step);

@@ -12,6 +12,9 @@
 //   WeightsDiffer  thrown on every rank of the run if any two ranks differ.
 //                  A wrong rank has spoilt the sums of all, so every rank goes
 //                  back to a state in which all ranks were equal.
+//
+// Not found: a rank that went wrong since the last comparison, if a generation
+// is formed meanwhile that takes its state from it (state_restore.h).
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -169,8 +169,13 @@ std::string model_name(const configs::RunConfig& config) {
 
 wire::NodeCard card_to_measure(const CommandLine& line,
                                const nvml::Nvml& driver) {
-  for (const char* flag : {"--cluster", "--gpu", "--gpu-memory", "--prices",
-                           "--images-per-second", "--sweep"}) {
+  for (const char* flag : {"--prices", "--images-per-second", "--sweep"}) {
+    if (!line.has(flag)) continue;
+    throw refusal(std::string("--measure makes one plan, and ") + flag +
+                      " was given, too",
+                  std::string("leave ") + flag + " out");
+  }
+  for (const char* flag : {"--cluster", "--gpu", "--gpu-memory"}) {
     if (!line.has(flag)) continue;
     throw refusal(
         std::string("--measure is for a card of this machine, ") + flag +

@@ -1,7 +1,7 @@
 // SharedIndex: data sets that one process of a machine reads and the others use
-// in place, in memory that all of them share (parallel/machine/shared_file.h). So
-// the files are listed and examined once, and the paths and boxes are in memory
-// once.
+// in place, in memory that all of them share (parallel/machine/shared_file.h).
+// So the files are listed and examined once, and the paths and boxes are in
+// memory once.
 //
 // The process that takes the file's lock first reads the data sets and writes
 // them. The others wait for the lock. If a process is killed while it reads, or
