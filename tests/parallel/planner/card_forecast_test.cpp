@@ -115,7 +115,7 @@ double expected_efficiency(const Cluster& cluster, const std::string& name,
   const double line = 0.06;
   // Fourteen doubles for each card, behind the gradients.
   const double vote =
-      sum_milliseconds(machine, machines, cards * 112e-6) + 0.08;
+      sum_milliseconds(machine, machines, cards * 112e-6, 1) + 0.08;
   const double doublings = std::log2(cards) / 3;
   const double slowest = 0.005 * doublings * (doublings + 1) / 2 * alone;
   return alone / (std::max(alone + 0.08 * hidden, host) + exposed + line +
