@@ -15,6 +15,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 namespace headroom::collectives {
 
@@ -46,10 +47,10 @@ class Communicator {
     all_reduce_async(tensor, op)->wait();
   }
 
-  // Returns `count` zeros in memory that all_reduce sums with the least
-  // copying, as a whole or in parts (the same parts on all ranks). The tensor
-  // can be used like any other, and may outlive the communicator. Collective,
-  // with the same arguments on all ranks.
+  // Returns `count` zeros in memory that all_reduce sums, and all_gather_pieces
+  // gathers, with the least copying, as a whole or in parts (the same parts on
+  // all ranks). The tensor can be used like any other, and may outlive the
+  // communicator. Collective, with the same arguments on all ranks.
   virtual at::Tensor zeros(int64_t count, at::ScalarType type);
   // A generation may replace its communicator by a new one of the same ranks in
   // the same processes. The new one adopts the buffers of the old one, so that
@@ -62,9 +63,15 @@ class Communicator {
   virtual std::shared_ptr<Buffers> buffers() const { return nullptr; }
   virtual void adopt(std::shared_ptr<Buffers> /*buffers*/) {}
 
-  // `output` has size() times the elements of `input`, in rank order.
+  // `output` has size() times the elements of `input`, in rank order. `input`
+  // may be this rank's own part of `output`.
   virtual void all_gather(const at::Tensor& output,
                           const at::Tensor& input) = 0;
+  // Gathers consecutive pieces of `flat` as one operation: piece i has size()
+  // parts of part_sizes[i] elements in rank order, and this rank's parts are in
+  // their places. The least copying if `flat` is from zeros().
+  virtual void all_gather_pieces(const at::Tensor& flat,
+                                 const std::vector<int64_t>& part_sizes);
   // Starts a gather, which runs in wait(), or in the background if
   // gathers_in_background().
   virtual std::unique_ptr<Work> all_gather_async(const at::Tensor& output,

@@ -60,6 +60,13 @@ void CountingCommunicator::all_gather(const at::Tensor& output,
   inner().all_gather(output, input);
 }
 
+void CountingCommunicator::all_gather_pieces(
+    const at::Tensor& flat, const std::vector<int64_t>& part_sizes) {
+  count(flat.narrow(0, 0, flat.numel() / size()));
+  const PeerWait waiting;
+  inner().all_gather_pieces(flat, part_sizes);
+}
+
 std::unique_ptr<Work> CountingCommunicator::all_gather_async(
     const at::Tensor& output, const at::Tensor& input) {
   count(input);

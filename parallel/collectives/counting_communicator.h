@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "parallel/base/peer_wait.h"
 #include "parallel/collectives/communicator.h"
@@ -48,6 +49,8 @@ class CountingCommunicator final : public Communicator {
     inner().adopt(std::move(buffers));
   }
   void all_gather(const at::Tensor& output, const at::Tensor& input) override;
+  void all_gather_pieces(const at::Tensor& flat,
+                         const std::vector<int64_t>& part_sizes) override;
   std::unique_ptr<Work> all_gather_async(const at::Tensor& output,
                                          const at::Tensor& input) override;
   bool gathers_in_background() const override {

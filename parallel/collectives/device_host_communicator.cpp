@@ -81,6 +81,14 @@ class DeviceHostCommunicator final : public Communicator {
     host_->all_gather(whole, on_host(input));
     output.copy_(whole);
   }
+  void all_gather_pieces(const at::Tensor& flat,
+                         const std::vector<int64_t>& part_sizes) override {
+    if (size() == 1) return;
+    if (Communicator* const direct = direct_for(flat)) {
+      return direct->all_gather_pieces(flat, part_sizes);
+    }
+    Communicator::all_gather_pieces(flat, part_sizes);
+  }
   std::unique_ptr<Work> all_gather_async(const at::Tensor& output,
                                          const at::Tensor& input) override {
     if (Communicator* const direct = direct_for(output)) {

@@ -139,9 +139,12 @@ class MpiCommunicator final : public Communicator {
     const at::Tensor whole = flat_view(output);
     const at::Tensor part = flat_view(input);
     check_multiple(whole, part, size_);
-    check(MPI_Allgather(part.data_ptr(), count_of(part), type_of(part),
-                        whole.data_ptr(), count_of(part), type_of(part),
-                        communicator_),
+    const bool is_in_place =
+        part.data_ptr() ==
+        whole.narrow(0, rank_ * part.numel(), part.numel()).data_ptr();
+    check(MPI_Allgather(is_in_place ? MPI_IN_PLACE : part.data_ptr(),
+                        count_of(part), type_of(part), whole.data_ptr(),
+                        count_of(part), type_of(part), communicator_),
           "all_gather");
   }
 

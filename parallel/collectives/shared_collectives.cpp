@@ -34,6 +34,7 @@ enum Operation : int64_t {
   kSumInPlace,
   kMaxInPlace,
   kGather,
+  kGatherInPlace,
   kScatter,
   kBarrier,
   kBroadcast  // the last value: the root's rank is added to it
@@ -206,6 +207,27 @@ void SharedCollectives::all_gather(const at::Tensor& whole,
               }
               offset += bytes;
             });
+}
+
+void SharedCollectives::all_gather_pieces(
+    const at::Tensor& flat, const std::vector<int64_t>& part_sizes) {
+  const std::optional<SharedBuffers::Place> place =
+      buffers_.find(flat.data_ptr(), static_cast<int64_t>(flat.nbytes()));
+  HEADROOM_CHECK(place.has_value(), "pieces outside of shared buffers");
+  group_.begin({kGatherInPlace, flat.numel(), place->number});
+  group_.meet("all_gather");
+  const auto width = static_cast<int64_t>(flat.element_size());
+  std::byte* const mine = place->parts[static_cast<size_t>(group_.rank())];
+  int64_t begin = 0;
+  for (const int64_t part_size : part_sizes) {
+    const int64_t bytes = part_size * width;
+    for (int rank = 0; rank < group_.size(); ++rank, begin += bytes) {
+      const std::byte* const theirs = place->parts[static_cast<size_t>(rank)];
+      if (theirs != mine) std::memcpy(mine + begin, theirs + begin, bytes);
+    }
+  }
+  // Until here peers read this rank's parts.
+  group_.meet("all_gather");
 }
 
 void SharedCollectives::reduce_scatter(const at::Tensor& part,

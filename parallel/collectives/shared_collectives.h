@@ -3,7 +3,8 @@
 // A tensor is copied piece by piece through the group's parts. Tensors in a
 // shared buffer are summed in place: each rank adds up its share of the
 // elements over all ranks' tensors, and writes the sums into all these tensors.
-// Both ways sum in rank order, so all ranks get the same bits. Threads and
+// Both ways sum in rank order, so all ranks get the same bits. Pieces in a
+// shared buffer are gathered by reading the other ranks' tensors. Threads and
 // errors: as SharedGroup.
 #pragma once
 
@@ -66,6 +67,9 @@ class SharedCollectives {
 
   void all_reduce(const at::Tensor& flat, ReduceOp op);
   void all_gather(const at::Tensor& whole, const at::Tensor& part);
+  // As Communicator::all_gather_pieces. REQUIRES: `flat` is in a shared buffer.
+  void all_gather_pieces(const at::Tensor& flat,
+                         const std::vector<int64_t>& part_sizes);
   void reduce_scatter(const at::Tensor& part, const at::Tensor& whole);
   void broadcast(const at::Tensor& flat, int root);
   void barrier();

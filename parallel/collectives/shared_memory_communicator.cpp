@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "parallel/base/check.h"
 #include "parallel/base/log.h"
@@ -172,6 +173,17 @@ class SharedMemoryCommunicator final : public Communicator {
     check_multiple(whole, part, size_);
     connection_->run("all_gather", [&](SharedCollectives& group) {
       group.all_gather(whole, part);
+    });
+  }
+  void all_gather_pieces(const at::Tensor& flat,
+                         const std::vector<int64_t>& part_sizes) override {
+    const bool is_shared =
+        connection_->buffers()
+            ->find(flat.data_ptr(), static_cast<int64_t>(flat.nbytes()))
+            .has_value();
+    if (!is_shared) return Communicator::all_gather_pieces(flat, part_sizes);
+    connection_->run("all_gather", [&](SharedCollectives& group) {
+      group.all_gather_pieces(flat, part_sizes);
     });
   }
   void reduce_scatter(const at::Tensor& output,

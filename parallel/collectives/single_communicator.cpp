@@ -67,6 +67,16 @@ std::unique_ptr<Work> Communicator::all_gather_async(const at::Tensor& output,
   return std::make_unique<DeferredGather>(*this, output, input);
 }
 
+void Communicator::all_gather_pieces(const at::Tensor& flat,
+                                     const std::vector<int64_t>& part_sizes) {
+  int64_t begin = 0;
+  for (const int64_t part : part_sizes) {
+    const at::Tensor piece = flat.narrow(0, begin, part * size());
+    all_gather(piece, piece.narrow(0, part * rank(), part));
+    begin += part * size();
+  }
+}
+
 std::unique_ptr<Communicator> make_single_communicator() {
   return std::make_unique<SingleCommunicator>();
 }

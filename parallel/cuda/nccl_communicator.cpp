@@ -142,6 +142,16 @@ class NcclCommunicator final : public collectives::Communicator {
     all_gather_async(output, input)->wait();
   }
 
+  // One launch: NCCL runs the calls of a group together.
+  void all_gather_pieces(const at::Tensor& flat,
+                         const std::vector<int64_t>& part_sizes) override {
+    if (flat.numel() == 0) return;
+    Operand whole = operand(flat);
+    begin("all_gather", whole, {}, [&](ncclComm_t ranks, cudaStream_t stream) {
+      return gather_pieces(whole.flat, part_sizes, ranks, stream);
+    })->wait();
+  }
+
   std::unique_ptr<collectives::Work> all_gather_async(
       const at::Tensor& output, const at::Tensor& input) override {
     collectives::check_multiple(output, input, size());
@@ -248,6 +258,25 @@ class NcclCommunicator final : public collectives::Communicator {
   }
 
  private:
+  ncclResult_t gather_pieces(const at::Tensor& flat,
+                             const std::vector<int64_t>& part_sizes,
+                             ncclComm_t ranks, cudaStream_t stream) const {
+    ncclResult_t result = ncclGroupStart();
+    int64_t begin = 0;
+    for (const int64_t part : part_sizes) {
+      if (result != ncclSuccess) break;
+      const at::Tensor piece = flat.narrow(0, begin, part * size_);
+      if (part > 0) {
+        const at::Tensor own = piece.narrow(0, part * rank_, part);
+        result = ncclAllGather(own.const_data_ptr(), piece.mutable_data_ptr(),
+                               count_of(own), nccl_type_of(own), ranks, stream);
+      }
+      begin += part * size_;
+    }
+    const ncclResult_t ended = ncclGroupEnd();
+    return result != ncclSuccess ? result : ended;
+  }
+
   const std::shared_ptr<NcclConnection>& messages(int from, int to) const {
     const auto known = messages_.find({from, to});
     HEADROOM_CHECK(known != messages_.end(),

@@ -76,7 +76,7 @@ FlatBuffer::FlatBuffer(std::vector<FlatBufferEntry> entries,
                             : whole.narrow(0, layer.offset, layer.padded_size));
     }
   };
-  provide(options.values_apart, {}, values_, layer_values_);
+  provide(options.values_apart, options.make_values, values_, layer_values_);
   if (options.with_gradients) {
     const MemoryCategoryScope scope(MemoryCategory::kGradients);
     provide(options.gradients_apart, options.make_gradients, gradients_,

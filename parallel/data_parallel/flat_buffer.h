@@ -41,7 +41,9 @@ struct FlatBufferOptions {
   // True: each layer has its own storage, so that its memory can be released.
   bool values_apart = false;
   bool gradients_apart = false;
-  // Allocates the gradients if gradients_apart is false; null means at::zeros.
+  // Allocate the values if values_apart is false, and the gradients if
+  // gradients_apart is false; null means at::zeros.
+  MakeZeros make_values = {};
   MakeZeros make_gradients = {};
 };
 

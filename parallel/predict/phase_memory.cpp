@@ -136,9 +136,6 @@ class StartUp {
     const Memory others = buffers_.allocate(
         (1 + request_.num_moments) *
         (stage_.zero_stage >= 1 ? share_.shard_bytes() : share_.whole_bytes()));
-    const bool sends_slices = stage_.zero_stage == 1 || stage_.zero_stage == 2;
-    const Memory slice =
-        buffers_.allocate(sends_slices ? share_.largest_slice() : 0);
     const Memory sums =
         buffers_.allocate(2 * share_.norm_channels_of_model() * kDoubleBytes);
     const bool reads_checkpoint =

@@ -167,8 +167,7 @@ MemoryEstimate RankShare::resident() const {
   estimate.accumulated_gradients = own;
   estimate.moments = request_.num_moments * own;
   estimate.average = own;
-  // The send buffer for gathered weights; the receive buffer for gradients.
-  if (zero == 1 || zero == 2) estimate.communication += largest_slice();
+  // The receive buffer for gradients.
   if (zero >= 2) estimate.communication += largest_slice();
   const int64_t norms = norm_channels();
   // Mean and variance of the model and of its average; the step's sums, which

@@ -10,12 +10,16 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <string>
 #include <utility>
 
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/base/check.h"
+#include "parallel/base/log.h"
+#include "parallel/base/memory_category.h"
 #include "parallel/base/units.h"
+#include "parallel/collectives/shared_group.h"
 #include "parallel/devices/compute_device.h"
 
 namespace headroom::checkpoint {
@@ -28,15 +32,53 @@ at::Tensor host_bytes_of(int64_t bytes) {
   return at::empty({bytes}, at::kByte);
 }
 
-StateVersions::Allocate allocate_for(const devices::ComputeDevice& device) {
-  if (device.is_cpu()) return host_bytes_of;
-  return [api = device.api()](int64_t bytes) {
-    std::shared_ptr<void> locked = api->lock_pages(bytes);
-    void* const address = locked.get();
-    return at::from_blob(
-        address, {bytes}, [locked](void*) mutable { locked.reset(); },
-        at::kByte);
-  };
+at::Tensor locked_bytes(const devices::ComputeDevice& device, int64_t bytes) {
+  std::shared_ptr<void> locked = device.api()->lock_pages(bytes);
+  void* const address = locked.get();
+  return at::from_blob(
+      address, {bytes}, [locked](void*) mutable { locked.reset(); }, at::kByte);
+}
+
+// A tensor over the memory of `segment`, which it keeps, and with it the token
+// `counted`.
+at::Tensor bytes_of(collectives::SharedSegment segment, int64_t bytes,
+                    std::shared_ptr<void> counted) {
+  auto kept = std::make_shared<collectives::SharedSegment>(std::move(segment));
+  return at::from_blob(
+      kept->data(), {bytes},
+      [kept, counted = std::move(counted)](void*) mutable {
+        kept.reset();
+        counted.reset();
+      },
+      at::kByte);
+}
+
+template <typename Message>
+at::Tensor message_of(const Message& message) {
+  at::Tensor bytes = host_bytes_of(sizeof message);
+  std::memcpy(bytes.data_ptr(), &message, sizeof message);
+  return bytes;
+}
+
+// Proves that a process can map another's memory.
+constexpr size_t kProbeBytes = 64;
+struct Probe {
+  int64_t machine = 0;
+  collectives::SegmentAddress address;
+};
+
+bool can_map(const std::string& offer) {
+  Probe probe;
+  if (offer.size() != sizeof probe) return false;
+  std::memcpy(&probe, offer.data(), sizeof probe);
+  if (probe.machine != collectives::memory_identity()) return false;
+  try {
+    collectives::SharedSegment::open(probe.address, kProbeBytes);
+  } catch (const Error& error) {
+    log::debug("copies of state are sent: " + error.text());
+    return false;
+  }
+  return true;
 }
 
 // Sends `text` to the rank `to` and returns what the rank `from` has sent.
@@ -131,16 +173,48 @@ PeerReplicas::OwnPart PeerReplicas::own_part(int shift) const {
   return part;
 }
 
+// Both ends of each pair get the same answer. Collective.
+void PeerReplicas::agree_on_sharing(bool may_share) {
+  std::optional<collectives::SharedSegment> probed;
+  std::string offer = "sent";
+  if (may_share && state_.device().is_cpu() && part_.sent.bytes() > 0) {
+    try {
+      probed = collectives::SharedSegment::create(kProbeBytes);
+      const Probe probe{collectives::memory_identity(), probed->address()};
+      offer.assign(reinterpret_cast<const char*>(&probe), sizeof probe);
+    } catch (const Error& error) {
+      log::debug("copies of state are sent: " + error.text());
+    }
+  }
+  maps_ = can_map(exchange(*communicator_, to_, from_, offer));
+  is_mapped_ = exchange(*communicator_, from_, to_,
+                        maps_ ? "maps" : "receives") == "maps";
+}
+
+// Memory for a version of this rank's own part.
+at::Tensor PeerReplicas::allocate(int64_t bytes) {
+  if (!state_.device().is_cpu()) return locked_bytes(state_.device(), bytes);
+  if (!is_mapped_) return host_bytes_of(bytes);
+  const activations::CountingAllocator::HostMemory host;
+  std::shared_ptr<void> counted = OutsideMemory::count(bytes);
+  auto segment = collectives::SharedSegment::create(static_cast<size_t>(bytes));
+  const collectives::SegmentAddress address = segment.address();
+  at::Tensor memory = bytes_of(std::move(segment), bytes, std::move(counted));
+  shared_[memory.data_ptr()] = {{}, bytes, address};
+  return memory;
+}
+
 PeerReplicas::PeerReplicas(collectives::Communicator& world, int shift,
-                           step::TrainingState& state)
+                           step::TrainingState& state, bool may_share)
     : state_(state),
       communicator_(std::make_unique<collectives::CountingCommunicator>(
           world.split(0, world.rank()))),
       to_((world.rank() + shift) % world.size()),
       from_((world.rank() - shift + world.size()) % world.size()),
       part_(own_part(shift)),
-      own_(part_.layout, allocate_for(state.device())) {
+      own_(part_.layout, [this](int64_t bytes) { return allocate(bytes); }) {
   HEADROOM_CHECK(to_ != world.rank(), "nobody is their own buddy");
+  agree_on_sharing(may_share);
   others_ = std::make_unique<StateVersions>(
       layout_from_text(
           exchange(*communicator_, to_, from_, to_text(part_.sent))),
@@ -163,6 +237,12 @@ void PeerReplicas::copy(Change change) {
   const at::Tensor& bytes = own_.begin(change, state_.counters.committed_steps);
   for (const Run& run : part_.runs[static_cast<size_t>(change)]) {
     const at::Tensor from = run.flat->detach().narrow(0, run.from, run.size);
+    if (from.is_cpu()) {
+      // Writes past the caches, which copy_() does not.
+      std::memcpy(bytes.data_ptr<uint8_t>() + run.at, from.data_ptr(),
+                  from.nbytes());
+      continue;
+    }
     bytes.narrow(0, run.at, static_cast<int64_t>(from.nbytes()))
         .view(from.scalar_type())
         .copy_(from, /*non_blocking=*/true);
@@ -208,9 +288,19 @@ void PeerReplicas::after_commit() {
   if (own_.newest_step() != step) copy_own();
   for (const Change change : changed_) {
     const int64_t sent = part_.sent.of(change).bytes;
-    if (sent > 0) sent_.push_back(own_.newest_bytes(change).narrow(0, 0, sent));
+    if (sent > 0) {
+      const at::Tensor bytes = own_.newest_bytes(change);
+      if (is_mapped_) {
+        SharedBytes where = shared_.at(bytes.data_ptr());
+        where.change = change;
+        sent_.push_back(message_of(where));
+      } else {
+        sent_.push_back(bytes.narrow(0, 0, sent));
+      }
+    }
     if (others_->layout().of(change).bytes == 0) continue;
-    received_.push_back(others_->begin(change, step));
+    if (maps_) to_map_.push_back(host_bytes_of(sizeof(SharedBytes)));
+    received_.push_back(maps_ ? to_map_.back() : others_->begin(change, step));
   }
   if (state_.has_just_updated()) {
     others_->begin_zero(Change::kBetweenUpdates, step);
@@ -234,11 +324,37 @@ void PeerReplicas::begin_transfer() {
   }
 }
 
+// Maps the versions whose places this rank has received, then tells the other
+// rank so: until then that rank must not end, because its memory is opened
+// through its process.
+void PeerReplicas::map_received() {
+  for (const at::Tensor& message : std::exchange(to_map_, {})) {
+    SharedBytes where;
+    std::memcpy(&where, message.data_ptr(), sizeof where);
+    try {
+      others_->hold(
+          where.change, own_.newest_step(),
+          bytes_of(collectives::SharedSegment::open(
+                       where.address, static_cast<size_t>(where.bytes)),
+                   where.bytes, /*counted=*/nullptr));
+    } catch (const Error& error) {
+      throw CommunicationError("copies of rank " + std::to_string(from_) +
+                               ": " + error.text());
+    }
+  }
+  at::Tensor mapped = host_bytes_of(1), theirs = host_bytes_of(1);
+  std::unique_ptr<collectives::Work> told;
+  if (maps_) told = communicator_->send_async(mapped.zero_(), from_);
+  if (is_mapped_) communicator_->recv(theirs, to_);
+  if (told) told->wait();
+}
+
 void PeerReplicas::settle() {
   if (starting_.valid()) starting_.get();
   if (!is_transferring_) return;
   for (const auto& work : works_) work->wait();
   works_.clear();
+  map_received();
   is_transferring_ = false;
   others_->complete(own_.newest_counters());
 }
@@ -249,6 +365,7 @@ void PeerReplicas::disconnect() {
   works_.clear();
   sent_.clear();
   received_.clear();
+  to_map_.clear();
   is_transferring_ = false;
   communicator_->disconnect();
 }
@@ -277,7 +394,7 @@ std::vector<HostStateSnapshot> PeerReplicas::take() const {
 }
 
 int64_t PeerReplicas::host_bytes() const {
-  return 3 * part_.layout.bytes() + 2 * others_->layout().bytes();
+  return 3 * part_.layout.bytes() + (maps_ ? 0 : 2 * others_->layout().bytes());
 }
 
 }  // namespace headroom::checkpoint

@@ -4,7 +4,8 @@
 //
 //   after each commit   the buffers that it has changed are copied to host
 //                       memory, on a device by a stream of their own, and what
-//                       no other machine has is sent to the buddy
+//                       no other machine has is sent to the buddy. On the CPU,
+//                       a buddy on this machine maps that memory instead
 //   settle()            before the vote of the next step: so where a step
 //                       commits, all copies of the step before are complete
 //   two versions        of the rank's own part and of the received part are
@@ -14,6 +15,10 @@
 // The buddy of rank r is rank r + `shift`, modulo the world's size. As the
 // ranks of a machine are consecutive, the buddy is on another machine if there
 // is one (buddy_shift).
+//
+// A buddy that maps versions reads them only after a loss. Their memory is used
+// again for a newer version only after a commit, that is after all ranks have
+// settled the version between the two, so nobody needs the old one.
 //
 // The object has a communicator of its own. Errors: CommunicationError; Error
 // if the host cannot lock memory from which a device's copies are sent.
@@ -26,11 +31,13 @@
 #include <array>
 #include <cstdint>
 #include <future>
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
 
 #include "parallel/collectives/counting_communicator.h"
+#include "parallel/collectives/shared_segment.h"
 #include "parallel/plan/layout.h"
 #include "worker/checkpoint/host_state_snapshot.h"
 #include "worker/checkpoint/state_versions.h"
@@ -49,10 +56,10 @@ bool is_held_elsewhere(const plan::ParallelLayout& layout, int rank,
 
 class PeerReplicas {
  public:
-  // Collective over `world`. REQUIRES: at least two ranks; `state` outlives
-  // this object.
+  // Collective over `world`. Without `may_share` all copies are sent. REQUIRES:
+  // at least two ranks; `state` outlives this object.
   PeerReplicas(collectives::Communicator& world, int shift,
-               step::TrainingState& state);
+               step::TrainingState& state, bool may_share = true);
   ~PeerReplicas();
   PeerReplicas(const PeerReplicas&) = delete;
   PeerReplicas& operator=(const PeerReplicas&) = delete;
@@ -79,7 +86,7 @@ class PeerReplicas {
   // because its copy may not have arrived. Collective.
   void reconnect(collectives::Communicator& world);
 
-  // Bytes sent so far.
+  // Bytes sent so far. A version that the buddy maps takes a few.
   int64_t sent_bytes() const { return communicator_->bytes(); }
   // Host memory of all versions, while a checkpoint is written from one.
   int64_t host_bytes() const;
@@ -101,6 +108,16 @@ class PeerReplicas {
   OwnPart own_part(int shift) const;
   void add(const step::TrainingState::Buffer& buffer, OwnPart& part) const;
 
+  // Where the buddy finds the bytes of a kind.
+  struct SharedBytes {
+    Change change;
+    int64_t bytes = 0;
+    collectives::SegmentAddress address;
+  };
+  void agree_on_sharing(bool may_share);
+  at::Tensor allocate(int64_t bytes);
+  void map_received();
+
   bool has_changed(Change change) const;
   void copy(Change change);
   void copy_own();
@@ -111,6 +128,11 @@ class PeerReplicas {
   std::unique_ptr<collectives::CountingCommunicator> communicator_;
   const int to_, from_;  // ranks to send to and to receive from
   const OwnPart part_;
+  // Whether the buddy maps this rank's versions, and this rank those of the
+  // rank that it receives from.
+  bool is_mapped_ = false, maps_ = false;
+  // Of the versions that the buddy maps, by the beginning of their memory.
+  std::map<const void*, SharedBytes> shared_;
   StateVersions own_;
   std::unique_ptr<StateVersions> others_;
   std::vector<Change> changed_;  // by the newest commit
@@ -121,6 +143,7 @@ class PeerReplicas {
   // Starts the transfer when the device has copied.
   std::future<void> starting_;
   std::vector<at::Tensor> sent_, received_;  // of a transfer that is to start
+  std::vector<at::Tensor> to_map_;           // SharedBytes that are received
   std::vector<std::unique_ptr<collectives::Work>> works_;
 };
 

@@ -77,6 +77,14 @@ const at::Tensor& StateVersions::begin(Change change, int64_t step) {
   return copy.bytes;
 }
 
+void StateVersions::hold(Change change, int64_t step, at::Tensor bytes) {
+  Copy& copy = next_copy(change, step);
+  copy.since = kNever;
+  copy.is_begun = true;
+  copy.is_zero = false;
+  copy.bytes = std::move(bytes);
+}
+
 void StateVersions::begin_zero(Change change, int64_t step) {
   Copy& copy = next_copy(change, step);
   copy.since = kNever;

@@ -64,6 +64,8 @@ class StateVersions {
   // it calls complete(). The version before the newest is lost then, unless the
   // newest is the one of `step` itself.
   const at::Tensor& begin(Change change, int64_t step);
+  // As begin(), for bytes that are already filled, in memory of the caller's.
+  void hold(Change change, int64_t step, at::Tensor bytes);
   // All buffers of the kind are zero in the version of `step`.
   void begin_zero(Change change, int64_t step);
   // What was begun is the version of counters.committed_steps.

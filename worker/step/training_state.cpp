@@ -111,10 +111,6 @@ TrainingState::TrainingState(const layers::ModelTable& table,
   build_compute_weights();
   build_average(table);
   build_accumulation();
-  if (slices_.rest && !slices_.weights) {
-    const MemoryCategoryScope scope(MemoryCategory::kCommunication);
-    sent_slice_ = at::empty({shards_->largest_slice()}, state_options());
-  }
   batch_norm_sums_ = at::zeros({model_->batch_norm_sums_size()},
                                options.device.options(at::kDouble));
   build_buffers();
@@ -141,6 +137,11 @@ void TrainingState::build_parameters() {
     options.make_gradients = [this](int64_t count, at::ScalarType type) {
       return options_.mesh->replicas->zeros(count, type);
     };
+    if (slices_.rest) {
+      options.make_values = [this](int64_t count, at::ScalarType type) {
+        return options_.mesh->data->zeros(count, type);
+      };
+    }
   }
   parameters_ = std::make_unique<data_parallel::FlatBuffer>(
       entries(*model_, true), options);
@@ -438,15 +439,12 @@ void TrainingState::move_running_statistics(int64_t num_groups) {
 // Under ZeRO 1 and 2 a commit changes only a rank's own slices of the weights,
 // so the slices are gathered.
 void TrainingState::gather_parameters() {
-  if (!sent_slice_.defined()) return;
+  if (!slices_.rest || slices_.weights) return;
+  std::vector<int64_t> sizes;
   for (int64_t layer = 0; layer < shards_->num_layers(); ++layer) {
-    // A separate buffer: backends do not promise that send and receive may
-    // overlap.
-    const at::Tensor sent =
-        sent_slice_.narrow(0, 0, shards_->slice_size(layer));
-    sent.copy_(pieces_[static_cast<size_t>(layer)].buffers.parameters);
-    options_.mesh->data->all_gather(parameters_->layer_values(layer), sent);
+    sizes.push_back(shards_->slice_size(layer));
   }
+  options_.mesh->data->all_gather_pieces(parameters_->values(), sizes);
   // Waits until the weights have arrived: on a device a lost peer would
   // otherwise be noticed only after the commit.
   options_.mesh->data->synchronize();

@@ -280,7 +280,6 @@ class TrainingState {
   at::Tensor accumulated_;
   std::vector<at::Tensor> moments_;
   at::Tensor batch_norm_sums_;
-  at::Tensor sent_slice_;  // sent when whole weights are gathered
   std::vector<Buffer> buffers_;
   std::vector<DeviceState::Piece> pieces_;
   std::unique_ptr<DeviceState> device_state_;  // null on the CPU

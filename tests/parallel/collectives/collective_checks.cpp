@@ -169,6 +169,34 @@ void check_all_gather(Communicator& communicator) {
   });
 }
 
+// In memory of any kind, and in that of zeros().
+void check_all_gather_pieces(Communicator& communicator) {
+  for_all_forms([&](at::ScalarType type, int64_t size) {
+    const int num_ranks = communicator.size();
+    const std::vector<int64_t> parts = {size, 0, 3, size + 1};
+    const int64_t count = num_ranks * (2 * size + 4);
+    for (const at::Tensor& flat :
+         {at::zeros({count}, type), communicator.zeros(count, type)}) {
+      const auto at_piece = [&](size_t piece, int rank) {
+        int64_t begin = parts[piece] * rank;
+        for (size_t i = 0; i < piece; ++i) begin += parts[i] * num_ranks;
+        return flat.narrow(0, begin, parts[piece]);
+      };
+      for (size_t i = 0; i < parts.size(); ++i) {
+        at_piece(i, communicator.rank())
+            .copy_(numbers(communicator.rank(), parts[i], type));
+      }
+      communicator.all_gather_pieces(flat, parts);
+      for (size_t i = 0; i < parts.size(); ++i) {
+        for (int rank = 0; rank < num_ranks; ++rank) {
+          require_same_bits(at_piece(i, rank), numbers(rank, parts[i], type),
+                            describe(type, size));
+        }
+      }
+    }
+  });
+}
+
 void check_reduce_scatter(Communicator& communicator) {
   for_all_forms([&](at::ScalarType type, int64_t size) {
     const int num_ranks = communicator.size();
@@ -303,6 +331,7 @@ const std::vector<CollectiveCheck>& collective_checks() {
       {"own_memory", check_own_memory},
       {"several_under_way", check_several_under_way},
       {"all_gather", check_all_gather},
+      {"all_gather_pieces", check_all_gather_pieces},
       {"reduce_scatter", check_reduce_scatter},
       {"broadcast", check_broadcast},
       {"send_and_recv", check_send_and_recv},

@@ -58,6 +58,7 @@ struct Loss {
   int zero_stage;
   int64_t accumulate;
   Lost when;
+  bool shares_memory = false;
 };
 
 class LossOfAShard : public ::testing::TestWithParam<Loss> {};
@@ -75,7 +76,7 @@ TEST_P(LossOfAShard, TheOtherRankRestoresTheNewestWholeStep) {
     collectives::Mesh mesh(world, zero_layout(run));
     step::TrainingState state(model::tiny_table(),
                               step::zero_options(run, &mesh));
-    PeerReplicas copies(world, 1, state);
+    PeerReplicas copies(world, 1, state, loss.shares_memory);
     std::map<int64_t, Tensors> expected;
     for (int64_t step = 0; step < kSteps; ++step) {
       step::run_step(run, state, world, step);
@@ -102,11 +103,16 @@ INSTANTIATE_TEST_SUITE_P(
         Loss{1, 3, Lost::kInTransfer}, Loss{1, 3, Lost::kAfterTheVote},
         Loss{2, 2, Lost::kBeforeItSent}, Loss{2, 1, Lost::kAfterTheVote},
         Loss{3, 1, Lost::kBeforeItSent}, Loss{3, 2, Lost::kInTransfer},
-        Loss{3, 2, Lost::kAfterTheVote}),
+        Loss{3, 2, Lost::kAfterTheVote}, Loss{1, 1, Lost::kBeforeItSent, true},
+        Loss{1, 3, Lost::kBeforeItSent, true},
+        Loss{1, 3, Lost::kAfterTheVote, true},
+        Loss{2, 1, Lost::kInTransfer, true},
+        Loss{3, 2, Lost::kAfterTheVote, true}),
     [](const auto& info) {
       return "zero" + std::to_string(info.param.zero_stage) + "_accumulate" +
              std::to_string(info.param.accumulate) + "_" +
-             std::to_string(static_cast<int>(info.param.when));
+             std::to_string(static_cast<int>(info.param.when)) +
+             (info.param.shares_memory ? "_shared" : "");
     });
 
 TEST(PeerReplicas, ACommitSendsOnlyTheSlicesItChanged) {
@@ -125,7 +131,7 @@ TEST(PeerReplicas, ACommitSendsOnlyTheSlicesItChanged) {
         if (buffer.shards == nullptr) continue;
         slice = static_cast<int64_t>(buffer.flat->nbytes());
       }
-      PeerReplicas copies(world, 1, state);
+      PeerReplicas copies(world, 1, state, /*may_share=*/false);
       for (int64_t step = 0; step < 5; ++step) {
         step::run_step(run, state, world, step);
         const int64_t before = copies.sent_bytes();
@@ -138,6 +144,28 @@ TEST(PeerReplicas, ACommitSendsOnlyTheSlicesItChanged) {
       }
     });
   }
+}
+
+// A step sends where the changed bytes are, and keeps no copy of them.
+TEST(PeerReplicas, ABuddyOnThisMachineMapsTheCopies) {
+  step::ZeroRun run;
+  run.ranks = 2;
+  run.zero_stage = 1;
+  run_ranks(2, [&](int, collectives::Communicator& world) {
+    collectives::Mesh mesh(world, zero_layout(run));
+    step::TrainingState state(model::tiny_table(),
+                              step::zero_options(run, &mesh));
+    PeerReplicas copies(world, 1, state);
+    const PeerReplicas sending(world, 1, state, /*may_share=*/false);
+    EXPECT_LT(copies.host_bytes(), sending.host_bytes() * 2 / 3);
+    for (int64_t step = 0; step < 5; ++step) {
+      step::run_step(run, state, world, step);
+      const int64_t before = copies.sent_bytes();
+      copies.after_commit();
+      copies.settle();
+      EXPECT_LT(copies.sent_bytes() - before, 200) << step;
+    }
+  });
 }
 
 TEST(PeerReplicas, AReconnectSendsTheNewestPartAgain) {
@@ -208,7 +236,7 @@ TEST(PeerReplicas, AStageIsSentOnlyWhereItHasNoReplica) {
                            ? model::LayerGraph::LayerRange{0, 4}
                            : model::LayerGraph::LayerRange{4, 9};
       step::TrainingState state(model::tiny_table(), options);
-      PeerReplicas copies(world, one.shift, state);
+      PeerReplicas copies(world, one.shift, state, /*may_share=*/false);
       for (const int64_t step : {4, 5, 6}) {
         fill(state, step);
         const Tensors tensors = step::whole_state(state, &mesh);
@@ -267,7 +295,7 @@ TEST(PeerReplicas, TheirMemoryIsPredicted) {
       collectives::Mesh mesh(world, plan.layout);
       step::TrainingState state(model::tiny_table(),
                                 step::zero_options(run, &mesh));
-      const PeerReplicas copies(world, 1, state);
+      const PeerReplicas copies(world, 1, state, /*may_share=*/false);
       EXPECT_GE(predicted, copies.host_bytes());
       EXPECT_LE(static_cast<double>(predicted),
                 1.1 * static_cast<double>(copies.host_bytes()));
