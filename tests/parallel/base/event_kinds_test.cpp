@@ -17,7 +17,7 @@ TEST(EventKinds, EachKindHasItsOwnNameAndIsParsedFromIt) {
     EXPECT_EQ(to_string(event.kind), event.name);
     EXPECT_EQ(parse_event_kind(event.name), event.kind);
   }
-  EXPECT_EQ(position, static_cast<int>(EventKind::kRunOver) + 1);
+  EXPECT_EQ(position, static_cast<int>(EventKind::kSlowRank) + 1);
   EXPECT_EQ(parse_event_kind("lunch"), std::nullopt);
 }
 

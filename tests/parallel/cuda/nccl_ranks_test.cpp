@@ -466,7 +466,6 @@ TEST_F(NcclRanks, AResultThatFailedOnTheDeviceIsNotUsedForTheVoteOnTheHost) {
 // it runs before the host has noticed.
 TEST_F(NcclRanks, WorkBehindAnAbortedSumReadsThatItFailed) {
   timeout_ = milliseconds(500);
-  const FaultsOf faults("call=AllReduce,rank=0,nth=2,kind=hang");
   const auto ends = run([&](int, Ranks& ranks, c10::Device device) {
     const std::shared_ptr<const int32_t> word = ranks->failure_word();
     ASSERT_NE(word, nullptr);
@@ -474,6 +473,7 @@ TEST_F(NcclRanks, WorkBehindAnAbortedSumReadsThatItFailed) {
     ranks->all_reduce(sum);
     EXPECT_EQ(sum.cpu()[0].item<float>(), 2);
     EXPECT_EQ(*word, 0);
+    const FaultsOf faults("call=AllReduce,rank=0,kind=hang");
     ranks->all_reduce(sum);
     sum.cpu();  // returns when the sum is aborted
     EXPECT_EQ(*word, 1);

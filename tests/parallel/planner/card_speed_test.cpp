@@ -10,8 +10,6 @@
 namespace headroom::planner {
 namespace {
 
-using ::testing::HasSubstr;
-
 std::vector<layers::LayerCost> layers_of(const std::string& model) {
   return layers::layer_costs(layers::load_model_table(model));
 }
@@ -71,7 +69,6 @@ TEST(CardSpeed, AFasterCardWaitsLongerForStatistics) {
         *choose_plan(config, 16, {layers, speed_of_card(card)}).plan;
     const predict::StepEstimate step =
         plan_time(config, plan, {layers, speed_of_card(card)});
-    EXPECT_THAT(plan.reason, HasSubstr(statistics_text(step)));
     return step.statistics / step.total();
   };
   EXPECT_LT(share("T4"), 0.5 * share("H100"));

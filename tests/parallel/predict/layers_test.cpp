@@ -81,6 +81,7 @@ TEST_F(Layers, AHeadKeepsItsInputs) {
   const std::vector<Map> inputs = {map(32, 4), map(64, 8)};
   layers::LayerCost detect;
   detect.channels = 36;
+  detect.parameters = (32 + 64 + 2) * 18;
   const std::vector<Map> heads = run_layer(context(), detect, inputs);
   ASSERT_EQ(heads.size(), 2U);
   EXPECT_EQ(heads[0].memory->bytes, 18 * kChannel);
@@ -100,6 +101,7 @@ TEST_F(Layers, AHeadOfFloat16IsConvolvedOnOneDnn) {
   Map x = made_map(64, 8);
   layers::LayerCost detect;
   detect.channels = 255;
+  detect.parameters = 65 * 255;
   Map head = std::move(run_layer(context(), detect, {x}).front());
   const int64_t head_bytes = head.memory->bytes;
   head.memory = nullptr;

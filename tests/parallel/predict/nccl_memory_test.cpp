@@ -25,13 +25,13 @@ TEST(NcclMemory, OneCardTakesNone) {
 }
 
 TEST(NcclMemory, EightCardsBehindASwitch) {
-  EXPECT_EQ(nccl_bytes({1, 8, 1}, 0, kSwitched) / kMiB, 399)
-      << "294 + 4 x 18.4 of buffers, 32 of code";
+  EXPECT_EQ(nccl_bytes({1, 8, 1}, 0, kSwitched) / kMiB, 473)
+      << "294 + 4 x 36.8 of buffers, 32 of code";
 }
 
 TEST(NcclMemory, MachinesAddSendersAndPcieTakesFewChannels) {
-  EXPECT_EQ(nccl_bytes({1, 64, 1}, 0, kSwitched) / kMiB, 546);
-  EXPECT_EQ(nccl_bytes({1, 8, 1}, 0, {.cards_of_machine = 8}) / kMiB, 179);
+  EXPECT_EQ(nccl_bytes({1, 64, 1}, 0, kSwitched) / kMiB, 620);
+  EXPECT_EQ(nccl_bytes({1, 8, 1}, 0, {.cards_of_machine = 8}) / kMiB, 252);
   EXPECT_EQ(nccl_bytes({1, 2, 1}, 0, {.cards_of_machine = 2}) / kMiB, 68)
       << "a peer sends for ring and tree through the same buffers";
 }
