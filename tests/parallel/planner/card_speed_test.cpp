@@ -1,6 +1,6 @@
 #include "parallel/planner/card_speed.h"
 
-#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 #include <gtest/gtest.h>
 
 #include "configs/layers/model_table.h"

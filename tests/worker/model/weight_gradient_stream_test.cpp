@@ -101,7 +101,7 @@ TEST_F(WeightGradients, TheEndOfBackwardJoinsTheLastOne) {
 }
 
 TEST_F(WeightGradients, InputsAreHeldUntilJoin) {
-  activations::MemoryMeter memory = device_.memory();
+  activations::MemoryMeter& memory = device_.memory();
   in_backward([&] {
     const int64_t before = memory.live_bytes();
     run();
