@@ -1,7 +1,6 @@
 #include "parallel/planner/card_speed.h"
 
 #include <gtest/gtest.h>
-#include <gtest/gtest.h>
 
 #include "configs/layers/model_table.h"
 #include "parallel/planner/plan_time.h"
