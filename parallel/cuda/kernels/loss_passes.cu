@@ -74,7 +74,7 @@ __global__ void finish_kernel(const __grid_constant__ LossArguments arguments) {
 }
 
 template <typename T, typename G, int V>
-__global__ void __launch_bounds__(kLossThreads)
+__global__ void __launch_bounds__(kLossThreads, kBlocksAtATime)
     pixel_gradient_kernel(const __grid_constant__ LossArguments arguments) {
   const int number = static_cast<int>(blockIdx.y);
   const int warp = static_cast<int>(threadIdx.x) / kLanes;

@@ -132,12 +132,14 @@ TEST(RunDevices, PlansAreForTheSlowestCard) {
   EXPECT_EQ(card_of({h100}), "");
 }
 
-// With 8 images a card, batch-norm groups span cards, and the plan's reason has
-// the share of their exchanges, which depends on the card's speed.
+// With 8 images a card, a batch-norm group of 24 spans cards that may be in
+// different machines. Then the plan's reason has the share of their exchanges,
+// which depends on the card's speed.
 TEST(RunDevices, AGenerationsPlanTakesTheCardsSpeed) {
   constexpr int kCards = 12;
   configs::RunConfig config = TwoNodes::configured("auto");
   config.global_batch_size = 8 * kCards;
+  config.batch_norm_group_size = 24;
   RunOptions options = TwoNodes::options();
   options.quorum.expected_workers = kCards;
   const auto reason_on = [&](const std::string& card) {
