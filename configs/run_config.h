@@ -141,7 +141,6 @@ struct RunConfig {
   bool tf32 = false;
   bool deterministic = false;
   bool cuda_graphs = false;
-  bool weight_gradient_stream = false;
   bool share_devices = false;
   int64_t full_mesh_ranks = 64;
   double require_rate = 0;  // GB/s; 0 accepts any rate

@@ -105,14 +105,6 @@ void check_graphs(const RunConfig& config, bool is_cpu) {
       kOneOfTwo);
 }
 
-void check_weight_gradient_stream(const RunConfig& config, bool is_cpu) {
-  if (!config.weight_gradient_stream || !is_cpu) return;
-  refuse_run(
-      "weight_gradient_stream computes gradients on a second stream of a card, "
-      "but --device is cpu",
-      "give --device 0, or leave it out");
-}
-
 void check_augment_place(const RunConfig& config, bool is_cpu) {
   const std::string& place = config.augment_on;
   if (place != "auto" && place != "cpu" && place != "device") {
@@ -262,7 +254,6 @@ void check_settled_device(const RunConfig& config) {
       !computes_on_cards(config.device) && !is_automatic_device(config.device);
   check_tf32(config, is_cpu);
   check_graphs(config, is_cpu);
-  check_weight_gradient_stream(config, is_cpu);
   check_augment_place(config, is_cpu);
 }
 

@@ -399,13 +399,6 @@ Options where_it_runs() {
            "where the host's calls take longer than the kernels. It is for "
            "training with one image size, and whole models and images on each "
            "card."),
-      key("weight_gradient_stream", &C::weight_gradient_stream,
-          "A card computes the gradients of weights on a second stream, beside "
-          "the backward of the next layer: the same bits, and the maps of one "
-          "more layer in memory. Ranks that share a model with others "
-          "(--layout "
-          "data=N) do not use it, because they sum gradients meanwhile. Off "
-          "until a card has shown what it gains."),
       key("share_devices", &C::share_devices,
           "Several processes may take turns on one card, for tests. NCCL, "
           "NVIDIA's library for exchange, then sees each as a host of its "

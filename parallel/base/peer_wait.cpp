@@ -1,8 +1,7 @@
 #include "parallel/base/peer_wait.h"
 
-#include <time.h>
-
 #include <atomic>
+#include <ctime>
 #include <mutex>
 #include <set>
 #include <thread>

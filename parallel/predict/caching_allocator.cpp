@@ -24,13 +24,11 @@ int64_t segment_bytes(int64_t rounded) {
 
 }  // namespace
 
-std::optional<CachingAllocator::Block> CachingAllocator::allocate(int64_t bytes,
-                                                                  bool beside) {
+std::optional<CachingAllocator::Block> CachingAllocator::allocate(
+    int64_t bytes) {
   HEADROOM_CHECK(bytes > 0, "an empty tensor asks for no memory");
   const int64_t rounded = round_up(bytes, kStep);
-  const bool is_small = rounded <= kLargestSmall;
-  const Pool pool = beside ? (is_small ? kSmallBeside : kLargeBeside)
-                           : (is_small ? kSmall : kLarge);
+  const Pool pool = rounded <= kLargestSmall ? kSmall : kLarge;
   std::optional<Block> block = take_free(pool, rounded);
   if (!block) block = take_segment(pool, rounded);
   if (!block) return std::nullopt;
@@ -107,8 +105,7 @@ std::optional<CachingAllocator::Block> CachingAllocator::take_segment(
 void CachingAllocator::cut(Block block, int64_t bytes) {
   const Piece whole = pieces_[block];
   const int64_t rest = whole.bytes - bytes;
-  const bool is_small = whole.pool == kSmall || whole.pool == kSmallBeside;
-  if (is_small ? rest < kStep : rest <= kLargestSmall) return;
+  if (whole.pool == kSmall ? rest < kStep : rest <= kLargestSmall) return;
   Piece piece;
   piece.address = whole.address + bytes;
   piece.bytes = rest;

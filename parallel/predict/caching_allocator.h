@@ -3,9 +3,7 @@
 // and when it gives them back.
 //
 //   request  rounded up to multiples of 512 B
-//   pool     small up to 1 MiB, else large; a segment belongs to one pool of
-//   one
-//            stream
+//   pool     small up to 1 MiB, else large; a segment belongs to one pool
 //   block    the smallest free block that is large enough (the lowest address
 //            among equals), else a new segment. A segment of the small pool has
 //            2 MiB. A segment of the large pool has 20 MiB; for a request of
@@ -17,8 +15,8 @@
 //            back to the driver; if that is not enough, the request fails
 //
 // These are the rules of c10/cuda/CUDACachingAllocator with its default
-// settings, for one stream and a second one beside it. Each new segment is
-// assumed to have a higher address than all earlier ones.
+// settings, for one stream. Each new segment is assumed to have a higher
+// address than all earlier ones.
 #pragma once
 
 #include <array>
@@ -39,9 +37,8 @@ class CachingAllocator {
   // `limit`: the most bytes that all segments may have together.
   explicit CachingAllocator(int64_t limit = kNoLimit) : limit_(limit) {}
 
-  // Allocates for the first stream, or for the one `beside` it. Returns no
-  // value if the limit does not allow it. REQUIRES: bytes > 0.
-  std::optional<Block> allocate(int64_t bytes, bool beside = false);
+  // Returns no value if the limit does not allow it. REQUIRES: bytes > 0.
+  std::optional<Block> allocate(int64_t bytes);
   void free(Block block);
   // Gives segments without used blocks back to the driver.
   void release_caches();
@@ -58,7 +55,7 @@ class CachingAllocator {
 
  private:
   static constexpr Block kNone = std::numeric_limits<Block>::max();
-  enum Pool : size_t { kSmall, kLarge, kSmallBeside, kLargeBeside };
+  enum Pool : size_t { kSmall, kLarge };
   struct Piece {
     int64_t address = 0;
     int64_t bytes = 0;
@@ -79,8 +76,8 @@ class CachingAllocator {
 
   const int64_t limit_;
   std::vector<Piece> pieces_;
-  std::vector<Block> unused_;                // unused entries of pieces_
-  std::array<std::set<FreePiece>, 4> free_;  // by pool
+  std::vector<Block> unused_;  // unused entries of pieces_
+  std::array<std::set<FreePiece>, 2> free_;
   int64_t next_address_ = 0;
   int64_t requested_ = 0;
   int64_t allocated_ = 0;

@@ -24,7 +24,6 @@ Graph::Outcome backward(const OpContext& context, const Block& block,
   gradient = {};
   outcome.parameters = {buffers.allocate(block.norm_bytes),
                         buffers.allocate(block.norm_bytes)};
-  if (shape.gradients_beside) context.graph.join();
   Memory joined;
   if (block.around > 0) joined = join_halo(context, block.x, block.around);
   Memory dx;
@@ -34,9 +33,7 @@ Graph::Outcome backward(const OpContext& context, const Block& block,
     buffers.touch(input_gradient_scratch(block.convolution, shape));
   }
   const Memory cast = cast_weight(context, block.convolution);
-  buffers.touch(weight_gradient_bytes(block.convolution, shape),
-                shape.gradients_beside);
-  if (shape.gradients_beside) outcome.used_beside = {dy, cast};
+  buffers.touch(weight_gradient_bytes(block.convolution, shape));
   if (!shape.adds_gradients) {
     outcome.parameters.push_back(
         weight_gradient(buffers, block.convolution, shape));

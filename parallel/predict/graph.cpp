@@ -27,7 +27,6 @@ void Graph::run_backward(const OfLayer& after_parameters,
       run(node, after_parameters);
     }
   }
-  join();
 }
 
 void Graph::run(Node& node, const OfLayer& after_parameters) {
@@ -38,10 +37,6 @@ void Graph::run(Node& node, const OfLayer& after_parameters) {
     for (const Unpack& unpack : node.saved) saved.push_back(unpack());
     outcome = node.backward(std::move(node.gradient));
     node.gradient = {};
-    if (!outcome.used_beside.empty()) {
-      beside_ = std::move(outcome.used_beside);
-      beside_.push_back(saved.front());
-    }
   }
   node.saved.clear();
   for (size_t i = 0; i < node.inputs.size(); ++i) {

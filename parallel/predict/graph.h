@@ -40,9 +40,6 @@ class Graph {
     std::vector<Gradient> inputs;  // one gradient for each input of the node
     // gradients of the parameters; freed once they are added up
     std::vector<Memory> parameters;
-    // Buffers that are used until join(). The node's first saved buffer is used
-    // as long if there are any.
-    std::vector<Memory> used_beside;
   };
   // Computes gradients; the saved buffers exist while it runs.
   using Backward = std::function<Outcome(Gradient)>;
@@ -62,16 +59,13 @@ class Graph {
   int add(Node node);
   Node& at(int node) { return nodes_[static_cast<size_t>(node)]; }
 
-  // Frees the buffers that an earlier node has used beside the following ones.
-  void join() { beside_.clear(); }
-
   // The number of nodes with parameters, by layer.
   std::map<int64_t, int64_t> parameter_nodes() const;
 
   using OfLayer = std::function<void(int64_t layer)>;
   // Runs the backward of all nodes. Calls after_parameters(layer) for each node
   // with parameters, once their gradients exist. Calls before_layer(layer),
-  // unless it is null, when the backward of a layer begins. Ends with join().
+  // unless it is null, when the backward of a layer begins.
   void run_backward(const OfLayer& after_parameters,
                     const OfLayer& before_layer);
 
@@ -81,7 +75,6 @@ class Graph {
 
   LiveBuffers& buffers_;
   std::vector<Node> nodes_;
-  std::vector<Memory> beside_;  // see Outcome::used_beside
 };
 
 // Returns `gradient` if it is dense and held by nothing else, else a new

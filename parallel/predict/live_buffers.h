@@ -53,11 +53,10 @@ class LiveBuffers {
   Memory allocate(int64_t bytes) {
     return std::make_shared<Buffer>(*this, bytes, layer_);
   }
-  // Allocates `bytes` and frees them at once; on the device's second stream if
-  // `beside`.
-  void touch(int64_t bytes, bool beside = false) {
+  // Allocates `bytes` and frees them at once.
+  void touch(int64_t bytes) {
     peak_ = std::max(peak_, live_ + bytes);
-    give_back(take(bytes, beside));
+    give_back(take(bytes));
   }
 
   int64_t live_bytes() const { return live_; }
@@ -81,10 +80,9 @@ class LiveBuffers {
   }
 
   // Returns no value for an empty tensor or if the device is full.
-  std::optional<CachingAllocator::Block> take(int64_t bytes,
-                                              bool beside = false) {
+  std::optional<CachingAllocator::Block> take(int64_t bytes) {
     if (device_ == nullptr || bytes == 0) return std::nullopt;
-    const auto block = device_->allocate(bytes, beside);
+    const auto block = device_->allocate(bytes);
     if (!block) fits_ = false;
     return block;
   }

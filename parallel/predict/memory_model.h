@@ -73,8 +73,6 @@ struct MemoryRequest {
   bool on_device = false;
   const ConvolutionWorkspaces* workspaces = nullptr;
   bool captures_micro_batches = false;  // worker/step/cuda_graph_runner.h
-  // worker/model/weight_gradient_stream.h
-  bool gradients_beside = false;
   // Whether a device kernel renders samples (parallel/base/device_scratch.h).
   bool renders_samples = false;
   int64_t num_moments = 1;  // optimizer values per parameter

@@ -98,7 +98,6 @@ MemoryRequest memory_request(const configs::RunConfig& config,
   const bool on_cpu = !computes_on_cards(config.device);
   request.on_device = !on_cpu;
   request.captures_micro_batches = config.cuda_graphs;
-  request.gradients_beside = config.weight_gradient_stream;
   request.renders_samples = configs::augment_place(config).on_device;
   // Must equal the condition in worker/kernels/cpu/convolution.h.
   request.convolves_in_float =

@@ -67,9 +67,6 @@ struct MicroBatchShape {
   bool on_device = false;
   // Whether a block adds its gradients to the stored gradients itself
   bool adds_gradients = false;
-  // Whether weights' gradients are computed on a second stream
-  // (worker/model/weight_gradient_stream.h). REQUIRES: adds_gradients.
-  bool gradients_beside = false;
   // Not owned: observed workspaces of the card's library; null if none are
   // known.
   const ConvolutionWorkspaces* workspaces = nullptr;

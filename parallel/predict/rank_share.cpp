@@ -107,11 +107,6 @@ MicroBatchShape RankShare::shape(int64_t samples, int64_t groups,
   result.onednn_isa = request_.onednn_isa;
   result.on_device = request_.on_device;
   result.adds_gradients = request_.on_device && plan().zero_stage < 2;
-  // A bucket of gradients may not start while a second stream adds to it.
-  result.gradients_beside =
-      result.adds_gradients && request_.gradients_beside &&
-      plan().layout.data_parallel_size * plan().layout.spatial_parallel_size ==
-          1;
   result.workspaces = request_.workspaces;
   result.num_threads = request_.num_threads;
   return result;

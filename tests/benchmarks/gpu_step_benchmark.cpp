@@ -4,8 +4,7 @@
 //
 //   benchmark_gpu_step [--device 0] [--cfg yolov5s] [--img 640] [--batch 64]
 //                      [--precision bf16] [--activations keep] [--from-host]
-//                      [--tf32] [--cuda-graphs] [--weight-gradient-stream]
-//                      [--cudnn-benchmark]
+//                      [--tf32] [--cuda-graphs] [--cudnn-benchmark]
 //                      [--ghosts 8] [--cluster p5.48xlarge] [--ghost-blocks 16]
 //                      [--steps 20] [--warm-up 10] [--windows 3] [--threads 1]
 //                      [--wait] [--count] [--trace FILE]
@@ -16,8 +15,8 @@
 // programs on one card can take turns (gpu_step.py). --trace runs one more step
 // and writes it as LibTorch's profiler recorded it. --cell measures several
 // settings in one process. Each setting is given by its changes: cfg, img,
-// batch, precision, activations and ghosts have a value; graphs, beside
-// (--weight-gradient-stream), host, benchmark, tf32 and count have none.
+// batch, precision, activations and ghosts have a value; graphs, host,
+// benchmark, tf32 and count have none.
 //
 // --ghosts N measures the step of one rank of N. The other ranks are modelled
 // as cards of machines of --cluster (tests/support/ghost_ranks); --batch is the
@@ -94,8 +93,6 @@ void change(Request& request, const std::string& word) {
   if (equals == std::string::npos) {
     if (key == "graphs") {
       config.cuda_graphs = true;
-    } else if (key == "beside") {
-      config.weight_gradient_stream = true;
     } else if (key == "host") {
       request.from_host = true;
     } else if (key == "benchmark") {
@@ -151,8 +148,8 @@ std::string setting_of(const Request& request) {
   std::ostringstream text;
   text << config.cfg << ' ' << config.image_height << ' ' << request.batch
        << ' ' << precision_of(config) << ' ' << config.activations << ' '
-       << config.tf32 << config.cuda_graphs << config.weight_gradient_stream
-       << request.from_host << request.cudnn_benchmark;
+       << config.tf32 << config.cuda_graphs << request.from_host
+       << request.cudnn_benchmark;
   return text.str();
 }
 
@@ -278,7 +275,6 @@ class Benchmark {
         {"tf32", config.tf32},
         {"resident", !request_.from_host},
         {"cuda_graphs", config.cuda_graphs},
-        {"weight_gradient_stream", config.weight_gradient_stream},
         {"cudnn_benchmark", request_.cudnn_benchmark},
         {"loss", result.loss},
         {"seconds", seconds},
@@ -452,7 +448,6 @@ int benchmark(int argc, char** argv) {
   app.add_option("--activations", config.activations);
   app.add_flag("--tf32", config.tf32);
   app.add_flag("--cuda-graphs", config.cuda_graphs);
-  app.add_flag("--weight-gradient-stream", config.weight_gradient_stream);
   app.add_flag("--from-host", request.from_host);
   app.add_flag("--cudnn-benchmark", request.cudnn_benchmark);
   app.add_option("--ghosts", request.ghosts)->check(CLI::PositiveNumber);

@@ -278,12 +278,6 @@ const Refused kDevices[] = {
      },
      "--tf32 rounds a card's products of float32, but --precision is bf16: "
      "leave it out"},
-    {[](RunConfig& c) {
-       c.device = "cpu";
-       c.weight_gradient_stream = true;
-     },
-     "weight_gradient_stream computes gradients on a second stream of a card, "
-     "but --device is cpu: give --device 0, or leave it out"},
     {[](RunConfig& c) { c.augment_on = "gpu"; },
      "--augment-on gpu is no place to render samples: use auto, cpu or device"},
     {[](RunConfig& c) {

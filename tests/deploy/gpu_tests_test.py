@@ -197,18 +197,6 @@ class RankJudges(unittest.TestCase):
         self.assertEqual(rank_judge.ghosts(1, ())(0, json.dumps(near)).notes, [])
         self.assertTrue(rank_judge.ghosts(2, ())(0, json.dumps(near)).failures)
 
-    def test_steps_beside_are_compared_with_steps_in_order(self):
-        in_order = {'batch': 64, 'cuda_graphs': True, 'weight_gradient_stream': False, 'loss': 2., 'images_per_second': 100.}
-        beside = {**in_order, 'weight_gradient_stream': True, 'images_per_second': 105.}
-        check = judge.steps_beside(2, ('batch',))
-        def verdict(*rows):
-            return check(0, '\n'.join(map(json.dumps, rows)))
-        good = verdict(in_order, beside)
-        self.assertEqual(good.failures, [])
-        self.assertIn('64 images, graphs: 1.050 of the rate', good.notes[0])
-        self.assertTrue(verdict(in_order, {**beside, 'loss': 2.1}).failures)
-        self.assertTrue(verdict({**in_order, 'batch': 16}, beside).failures)
-
     def test_a_fault_that_costs_too_long_is_a_failure(self):
         def judged(_code, _text):
             return runner.Verdict(figures=[{'run': 'x'}])

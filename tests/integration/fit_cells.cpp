@@ -74,7 +74,7 @@ std::string FitCell::name() const {
          (precision == "fp32" ? "" : " " + precision) +
          (teacher.empty() ? "" : " taught by " + teacher) +
          (on_device ? " on device" : "") + (cuda_graphs ? " graphs" : "") +
-         (gradients_beside ? " beside" : "") + (deep ? " deep" : "") +
+         (deep ? " deep" : "") +
          (batch == 0 ? "" : " of " + std::to_string(batch));
 }
 
@@ -101,7 +101,6 @@ configs::RunConfig FitCell::config() const {
                                        "=" + std::to_string(split));
   config.synthetic_input = true;
   config.cuda_graphs = cuda_graphs;
-  config.weight_gradient_stream = gradients_beside;
   if (deep) config.value_range = "0,65535";
   if (on_device) config.device = world_size() == 1 ? "0" : "0,1";
   return config;

@@ -23,13 +23,12 @@ struct FitCell {
   int64_t freeze = 0;  // the number of first layers that are not trained
   bool between_hosts = false;  // sockets are used, as between machines
   std::string precision = "fp32";
-  std::string teacher = "";       // a shipped model
-  bool on_device = false;         // each rank has a test device
-  bool cuda_graphs = false;       // only on a device
-  bool gradients_beside = false;  // on a second stream of a device
-  bool deep = false;              // images of 16 bits
-  int64_t batch = 0;              // groups as usual; 0: 1 or 2 micro-batches
-  int split = 2;  // the number of ranks, unless the layout is "one"
+  std::string teacher = "";  // a shipped model
+  bool on_device = false;    // each rank has a test device
+  bool cuda_graphs = false;  // only on a device
+  bool deep = false;         // images of 16 bits
+  int64_t batch = 0;         // groups as usual; 0: 1 or 2 micro-batches
+  int split = 2;             // the number of ranks, unless the layout is "one"
 
   std::string name() const;
   configs::RunConfig config() const;

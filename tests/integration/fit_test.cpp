@@ -223,26 +223,6 @@ TEST(Fit, OnADevice) {
   }
 }
 
-// A weight's gradient on a second stream holds a block's input and gradient
-// until the next block's batch norm is done.
-TEST(Fit, WeightGradientsBeside) {
-  Table table;
-  for (FitCell cell :
-       std::vector<FitCell>{{"yolov5n", 320, 2, "keep", "one", 0},
-                            {"yolov5n", 320, 1, "lean", "one", 300},
-                            {"yolov5n", 64, 4, "recompute", "one", 0},
-                            {"yolov5n", 320, 1, "mixed", "pipeline", 0}}) {
-    cell.on_device = cell.gradients_beside = true;
-    for (const FitCell& one : in_precisions({cell}, {"fp32", "bf16"}))
-      table.add(one, measure(one, 2));
-    if (cell.layout != "one" || cell.policy != "keep") continue;
-    cell.cuda_graphs = true;
-    std::vector<FitMeasurement> measured = measure(cell, 4);
-    std::erase_if(measured, [](const FitMeasurement& m) { return m.step < 3; });
-    table.add(cell, measured);
-  }
-}
-
 // Captured graphs keep the peak memory of the layers, and buffers for the
 // images and for the largest number of matches. They are captured in the third
 // step.

@@ -109,8 +109,6 @@ RankTraining::RankTraining(const configs::RunConfig& config,
   training.teacher = teacher_.get();
   training.labels = labels_;
   training.captures_micro_batches = config.cuda_graphs && !device.is_cpu();
-  training.weight_gradients_beside =
-      config.weight_gradient_stream && !device.is_cpu();
   training.following = [this]() -> const loader::Batch* {
     if (keeps_batch_ && batch_) {
       following_->step = batch_->step + 1;

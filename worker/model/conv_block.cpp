@@ -15,7 +15,6 @@
 #include "worker/model/derived_maps.h"
 #include "worker/model/halo_rows.h"
 #include "worker/model/replay_log.h"
-#include "worker/model/weight_gradient_stream.h"
 
 namespace headroom::model {
 namespace {
@@ -37,8 +36,6 @@ struct BlockPlan : torch::CustomClassHolder {
   // both cases autograd then calls the parameter's post-accumulation hooks:
   // LibTorch 2.11 calls them for an undefined gradient too.
   at::Tensor weight, norm_weight, norm_bias;
-  // Where the weight's gradient is computed; nullptr: in backward's order.
-  WeightGradientStream* beside = nullptr;
 };
 
 // Returns true if the parameter has a gradient that a kernel can add to.
@@ -68,7 +65,6 @@ c10::intrusive_ptr<BlockPlan> plan_block(const ConvBlockArguments& arguments,
   if (context.adds_gradients && !arguments.x.is_cpu()) {
     if (holds_gradient(arguments.weight, arguments.x)) {
       plan->weight = arguments.weight;
-      plan->beside = context.weight_gradients;
     }
     if (holds_gradient(arguments.norm_weight, arguments.x) &&
         holds_gradient(arguments.norm_bias, arguments.x)) {
@@ -196,27 +192,11 @@ class ConvBlockFunction : public torch::autograd::Function<ConvBlockFunction> {
         kernels::grouped_batch_norm_gradients(std::move(grads[0]), y,
                                               statistics, norm_weight,
                                               norm_bias, plan->norm, added_to);
-    const bool is_beside = plan->beside != nullptr && ctx->needs_input_grad(1);
-    if (plan->beside != nullptr) plan->beside->join();
-    kernels::ConvolutionGradients convolution;
-    {
-      const at::Tensor input =
-          plan->halo != nullptr ? join_halo(x, saved[6], plan->reach) : x;
-      const at::Tensor used_weight = compute_weight(x, weight, plan->ready);
-      const auto gradients = [&](bool wants_dx, bool wants_dweight) {
-        return kernels::convolution_gradients(norm.dy, input, used_weight,
-                                              plan->convolution, wants_dx,
-                                              wants_dweight);
-      };
-      convolution = gradients(ctx->needs_input_grad(0),
-                              ctx->needs_input_grad(1) && !is_beside);
-      if (is_beside) {
-        plan->beside->run({norm.dy, input, used_weight}, [&] {
-          plan->weight.grad().add_(
-              gradients(/*wants_dx=*/false, /*wants_dweight=*/true).dweight);
-        });
-      }
-    }
+    kernels::ConvolutionGradients convolution = kernels::convolution_gradients(
+        norm.dy,
+        plan->halo != nullptr ? join_halo(x, saved[6], plan->reach) : x,
+        compute_weight(x, weight, plan->ready), plan->convolution,
+        ctx->needs_input_grad(0), ctx->needs_input_grad(1));
     if (convolution.dweight.defined() && plan->weight.defined()) {
       plan->weight.grad().add_(convolution.dweight);
       convolution.dweight.reset();

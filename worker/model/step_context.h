@@ -19,10 +19,9 @@ class HaloExchange;  // parallel/base/layer_exchange.h
 
 namespace headroom::model {
 
-class DerivedMaps;           // worker/model/derived_maps.h
-class LayerExecutor;         // worker/model/layer.h
-class ReplayLog;             // worker/model/replay_log.h
-class WeightGradientStream;  // worker/model/weight_gradient_stream.h
+class DerivedMaps;    // worker/model/derived_maps.h
+class LayerExecutor;  // worker/model/layer.h
+class ReplayLog;      // worker/model/replay_log.h
 
 struct StepContext {
   // True: batch statistics (training); false: running statistics (evaluation).
@@ -43,9 +42,6 @@ struct StepContext {
   // from 16 bits (weight). This saves one kernel launch per gradient. REQUIRES:
   // the parameters have their .grad from forward to the end of backward.
   bool adds_gradients = false;
-  // Where weights' gradients that are added directly are computed; nullptr: in
-  // their place in backward.
-  WeightGradientStream* weight_gradients = nullptr;
 };
 
 }  // namespace headroom::model

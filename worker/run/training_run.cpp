@@ -243,7 +243,6 @@ void TrainingRun::Implementation::make_trainer() {
           .teacher = teacher.get(),
           .following = [this] { return source->batches().made_ahead(); },
           .captures_micro_batches = context.config.cuda_graphs,
-          .weight_gradients_beside = context.config.weight_gradient_stream,
           .labels = context.memory.labels,
           .ladder = carried.ladder_of(context.assignment.plan),
           .weight_digest_every = context.config.weight_digest_every},
@@ -405,11 +404,6 @@ void TrainingRun::Implementation::share_host_memory() {
   }
   report(EventKind::kHostMemory, text);
   if (context.device.is_cpu()) return;
-  if (context.config.weight_gradient_stream && mesh->replicas->size() > 1) {
-    log::warn(
-        "weight_gradient_stream is not used: ranks that share a model sum "
-        "gradients meanwhile");
-  }
   const configs::AugmentPlace place = configs::augment_place(context.config);
   report(EventKind::kAugmentOn,
          std::string("samples are rendered ") +

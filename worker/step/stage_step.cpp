@@ -24,18 +24,13 @@ StageStep::StageStep(const StepOptions& options, TrainingState& state,
       routes_(routes_of_stage(state.model(), options.plan,
                               mesh.here.pipeline_stage)),
       images_(state.device(), options_.following),
-      items_(at::zeros({3}, state.device().options(at::kDouble))) {
-  if (options.weight_gradients_beside && mesh.replicas->size() == 1) {
-    weight_gradients_.emplace(state.device().device());
-  }
-}
+      items_(at::zeros({3}, state.device().options(at::kDouble))) {}
 
 void StageStep::begin(Part part, CudaGraphRunner* graphs, StepCommit& commit) {
   part_ = std::move(part);
   graphs_ = graphs;
   commit_ = &commit;
   begun_.reset();
-  if (weight_gradients_) weight_gradients_->abandon();  // of a failed attempt
   items_.zero_();
   context_.set_batch(part_.batch->global_size, part_.batch->image_height,
                      part_.batch->image_width);
@@ -48,7 +43,6 @@ model::StepContext StageStep::context_of(const Part& part,
   // A layer's backward may add to its gradients directly only if they are not
   // sharded.
   context.adds_gradients = state_.gradients().sharded() == nullptr;
-  if (weight_gradients_) context.weight_gradients = &*weight_gradients_;
   return context;
 }
 

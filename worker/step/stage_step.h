@@ -23,7 +23,6 @@
 #include "worker/data/loader/loader_options.h"
 #include "worker/loss/detection_loss.h"
 #include "worker/memory/memory_ladder.h"
-#include "worker/model/weight_gradient_stream.h"
 #include "worker/optim/lr_schedule.h"
 #include "worker/step/cuda_graph_runner.h"
 #include "worker/step/device_prefetcher.h"
@@ -53,10 +52,7 @@ struct StepOptions {
   Teacher* teacher = nullptr;  // borrowed; may be null
   DevicePrefetcher::FollowingBatch following = {};
   bool captures_micro_batches = false;  // use CUDA graphs (cuda_graph_runner.h)
-  // Compute weights' gradients on a second stream
-  // (worker/model/weight_gradient_stream.h). REQUIRES: a device.
-  bool weight_gradients_beside = false;
-  predict::LabelBound labels = {};  // bounds the targets of captured graphs
+  predict::LabelBound labels = {};      // bounds the targets of captured graphs
   // The memory settings that this rank had reached in an earlier generation
   // under the same plan.
   memory::LadderState ladder = {};
@@ -146,7 +142,6 @@ class StageStep final : public pipeline::StageWork {
   ParallelContext& context_;
   const pipeline::StageRoutes routes_;
   DevicePrefetcher images_;
-  std::optional<model::WeightGradientStream> weight_gradients_;
   const at::Tensor items_;
   // The following members belong to the newest step.
   Part part_;

@@ -81,32 +81,6 @@ def figures(at_least, keys=(), check=None):
     return judge
 
 
-def steps_beside(at_least, keys, most_apart=.01):
-    """Steps in several settings. Each one with weights' gradients on a second stream is compared with the same
-    setting without it: the ratio of their rates is a note, and their losses must be equal but for rounding."""
-    def judge(code, text):
-        verdict = figures(at_least, keys)(code, text)
-        own = ('weight_gradient_stream', 'loss', 'cuda_graphs', 'batch')
-        apart = ('precision', 'tf32', 'resident', 'cudnn_benchmark')
-        rows = {}
-        for row in lines_of_json(text):
-            setting = tuple(row.get(key) for key in (*own[2:], *apart))
-            rows.setdefault(setting, {})[bool(row.get(own[0]))] = row
-        for setting, pair in rows.items():
-            if True not in pair:
-                continue
-            name = f"{setting[1]} images{', graphs' if setting[0] else ''}"
-            if False not in pair:
-                verdict.failures.append(f'{name}: no step without the second stream')
-                continue
-            verdict.notes.append(f"{name}: {pair[True]['images_per_second'] / pair[False]['images_per_second']:.3f} of "
-                                 'the rate with weights\' gradients beside')
-            if not abs(pair[True]['loss'] / pair[False]['loss'] - 1) <= most_apart:
-                verdict.failures.append(f"{name}: the loss is {pair[True]['loss']} beside, {pair[False]['loss']} in order")
-        return verdict
-    return judge
-
-
 def fit(row, most=1.05):
     """Predicted bytes must be at least the measured bytes, and at most `most` times the measured bytes."""
     ratio = row['predicted_over_measured']

@@ -63,7 +63,7 @@ def passes(kit):
     return [Step('passes, pooling, optimizer, rendering, input', words, judge.figures(4 * 2 * 12 + 2 * 2 + 4))]
 
 
-STEP_KEYS = ('batch', 'precision', 'tf32', 'cuda_graphs', 'weight_gradient_stream', 'resident', 'cudnn_benchmark', 'images_per_second', 'step_ms',
+STEP_KEYS = ('batch', 'precision', 'tf32', 'cuda_graphs', 'resident', 'cudnn_benchmark', 'images_per_second', 'step_ms',
              'device_ms', 'predicted_over_measured')
 
 
@@ -71,15 +71,14 @@ def gpu_step(kit):
     program = kit.program('benchmark_gpu_step')
     if kit.has_card:
         cells = [f'batch={batch}{mode}' for batch in (16, 32, 64, 128) for mode in ('', ',graphs')]
-        cells += [f'batch={batch}{mode},beside' for batch in (16, 64) for mode in ('', ',graphs')]
         cells += [f'batch=64{mode}' for mode in (',host', ',graphs,host', ',benchmark', ',graphs,benchmark',
                                                  ',precision=fp32', ',precision=fp32,tf32')]
         words = [program, '--cfg', 'yolov5s', '--img', '640', '--steps', '15', '--warm-up', '6', '--threads', '4']
     else:
-        cells = ['batch=2', 'batch=2,graphs', 'batch=2,beside', 'batch=2,graphs,beside', 'batch=2,host', 'batch=2,benchmark', 'batch=2,precision=fp32,tf32']
+        cells = ['batch=2', 'batch=2,graphs', 'batch=2,host', 'batch=2,benchmark', 'batch=2,precision=fp32,tf32']
         words = [program, '--cfg', 'yolov5n', '--img', '64', '--steps', '2', '--warm-up', '2', '--precision', 'fp32']
     words += ['--windows', '1'] + [word for cell in cells for word in ('--cell', cell)]
-    return [Step('a step in each setting', words, judge.steps_beside(len(cells), STEP_KEYS))]
+    return [Step('a step in each setting', words, judge.figures(len(cells), STEP_KEYS))]
 
 
 def traced_step(kit):

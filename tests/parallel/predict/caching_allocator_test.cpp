@@ -99,17 +99,6 @@ TEST(CachingAllocator, ASegmentThatIsUsedAnywhereIsNotReleased) {
   EXPECT_TRUE(allocator.allocate(46 * kMiB));
 }
 
-TEST(CachingAllocator, AStreamDoesNotUseTheBlocksOfAnother) {
-  CachingAllocator allocator;
-  allocator.free(*allocator.allocate(8 * kMiB));
-  const auto beside = allocator.allocate(8 * kMiB, /*beside=*/true);
-  EXPECT_EQ(allocator.reserved_bytes(), 40 * kMiB);
-  allocator.free(*beside);
-  allocator.free(*allocator.allocate(8 * kMiB, /*beside=*/true));
-  allocator.free(*allocator.allocate(1000, /*beside=*/true));
-  EXPECT_EQ(allocator.reserved_bytes(), 42 * kMiB);
-}
-
 TEST(CachingAllocator, ARefusalChangesNothing) {
   CachingAllocator allocator(20 * kMiB);
   const auto held = allocator.allocate(8 * kMiB);

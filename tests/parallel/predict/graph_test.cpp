@@ -76,36 +76,6 @@ TEST_F(Graphs, SavedBuffersAreFreedWhenTheirNodeHasRun) {
   EXPECT_EQ(buffers_.live_bytes(), 0);
 }
 
-TEST_F(Graphs, WhatIsUsedBesideLaterNodesIsFreedByJoin) {
-  Map first = made_map(1, 1), map = made_map(1, 1);
-  first.memory.reset();
-  map.memory.reset();
-  int64_t before_join = 0, after_join = 0;
-  const Map middle = {nullptr, 1, 1,
-                      context().add({first}, {}, 0, true, [&](Gradient given) {
-                        before_join = buffers_.live_bytes();
-                        graph_.join();
-                        after_join = buffers_.live_bytes();
-                        Graph::Outcome outcome;
-                        outcome.inputs = {std::move(given)};
-                        return outcome;
-                      })};
-  Memory saved = buffers_.allocate(1000);
-  const Map last = {nullptr, 1, 1,
-                    context().add({middle}, {saved}, 0, true, [&](Gradient) {
-                      Graph::Outcome outcome;
-                      outcome.inputs = {{buffers_.allocate(64), false}};
-                      outcome.used_beside = {buffers_.allocate(100)};
-                      return outcome;
-                    })};
-  saved.reset();
-  read(last, false);
-  graph_.run_backward([](int64_t) {}, nullptr);
-  EXPECT_EQ(before_join, 64 + 100 + 1000);
-  EXPECT_EQ(after_join, 64);
-  EXPECT_EQ(buffers_.live_bytes(), 0);
-}
-
 TEST_F(Graphs, ATensorWithoutAnotherHolderIsOwnedAsItIs) {
   Gradient alone{buffers_.allocate(64), false};
   const Buffer* const buffer = alone.memory.get();

@@ -4,8 +4,6 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <c10/util/Exception.h>
 
-#include <optional>
-
 #include "tests/support/test_device/operators.h"
 #include "tests/support/test_device/streams.h"
 #include "tests/support/test_device/test_device_memory.h"
@@ -51,49 +49,33 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     return TestStreams::instance().native_handle(stream);
   }
 
-  // An event that is recorded on a captured stream orders the streams of the
-  // capture only.
-  struct Event {
-    TestStreams::Moment moment;
-    std::optional<TestGraph::Point> captured;
-  };
-  static const TestStreams::Moment& moment_of(void* event) {
-    return static_cast<Event*>(event)->moment;
-  }
+  using Moment = TestStreams::Moment;
   void record(void** event, const c10::Stream& stream, c10::DeviceIndex,
               c10::EventFlag) const override {
     open(stream.device_index());
-    if (*event == nullptr) *event = new Event;
-    Event& to = *static_cast<Event*>(*event);
-    to.moment = TestStreams::instance().moment(stream);
-    const TestGraph* const graph = TestGraph::capturing();
-    to.captured = graph == nullptr ? std::nullopt : graph->point(stream);
+    if (*event == nullptr) *event = new Moment;
+    *static_cast<Moment*>(*event) = TestStreams::instance().moment(stream);
   }
   void block(void* event, const c10::Stream& stream) const override {
     if (event == nullptr) return;
     open(stream.device_index());
-    const Event& of = *static_cast<Event*>(event);
-    TestGraph* const graph = TestGraph::capturing();
-    if (of.captured && graph != nullptr) {
-      return graph->wait(stream, *of.captured);
-    }
-    TestStreams::instance().wait(stream, of.moment);
+    TestStreams::instance().wait(stream, *static_cast<Moment*>(event));
   }
   // As CUDA does, this queries the thread's current device, even for an event
   // of another device.
   bool queryEvent(void* event) const override {
     if (event == nullptr) return true;
     open(current_index);
-    return TestStreams::instance().is_past(moment_of(event));
+    return TestStreams::instance().is_past(*static_cast<Moment*>(event));
   }
   void synchronizeEvent(void* event) const override {
     if (event == nullptr) return;
     open(current_index);
     refuse_while_captured();
-    TestStreams::instance().finish(moment_of(event));
+    TestStreams::instance().finish(*static_cast<Moment*>(event));
   }
   void destroyEvent(void* event, c10::DeviceIndex) const noexcept override {
-    delete static_cast<Event*>(event);
+    delete static_cast<Moment*>(event);
   }
   bool queryStream(const c10::Stream& stream) const override {
     open(stream.device_index());

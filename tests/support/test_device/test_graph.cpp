@@ -2,7 +2,6 @@
 
 #include <c10/util/Exception.h>
 
-#include <algorithm>
 #include <atomic>
 #include <set>
 #include <utility>
@@ -92,8 +91,6 @@ void TestGraph::begin_capture(devices::DeviceGraph* before) {
   TORCH_CHECK(captured == nullptr, "one graph at a time");
   if (before != nullptr) pages_ = static_cast<TestGraph*>(before)->pages_;
   captured = this;
-  origin_ = TestStreams::instance().current(device_).id();
-  streams_ = {{origin_, Point()}};
   is_underway_ = true;
   ++num_underway[device_.index()];
 }
@@ -102,13 +99,6 @@ void TestGraph::end_capture() {
   TORCH_CHECK(captured == this, "another graph is captured");
   captured = nullptr;
   TORCH_CHECK(!is_spoiled_, "the capture failed before it ended");
-  for (const auto& [stream, point] : streams_) {
-    const auto own = point.find(stream);
-    if (stream == origin_ || own == point.end()) continue;
-    is_spoiled_ = streams_[origin_][stream] < own->second;
-    TORCH_CHECK(!is_spoiled_, "capturing stream has unjoined work of stream ",
-                stream);
-  }
   is_underway_ = false;
   --num_underway[device_.index()];
 }
@@ -124,25 +114,7 @@ void TestGraph::remember(std::function<void()> work) {
     spoil();
     TORCH_CHECK(false, "operation not permitted when stream is capturing");
   }
-  const c10::StreamId stream = TestStreams::instance().current(device_).id();
-  if (!streams_.contains(stream)) {
-    spoil();
-    TORCH_CHECK(false, "stream ", stream, " takes no part in the capture");
-  }
-  ++streams_[stream][stream];
   work_->push_back(std::move(work));
-}
-
-std::optional<TestGraph::Point> TestGraph::point(
-    const c10::Stream& stream) const {
-  const auto found = streams_.find(stream.id());
-  if (found == streams_.end()) return std::nullopt;
-  return found->second;
-}
-
-void TestGraph::wait(const c10::Stream& stream, const Point& point) {
-  Point& own = streams_[stream.id()];
-  for (const auto& [of, count] : point) own[of] = std::max(own[of], count);
 }
 
 void TestGraph::fail_capture(int64_t n) { countdown = n; }

@@ -11,7 +11,6 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <c10/core/Stream.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -19,7 +18,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <vector>
 
 #include "parallel/devices/device_api.h"
@@ -58,18 +56,8 @@ class TestGraph final : public devices::DeviceGraph {
   static TestGraph* capturing();
   GraphPages& pages() { return *pages_; }
 
-  // Records the work of the thread's stream. Throws if fail_capture() chose
-  // this piece to fail, or if the stream takes no part in the capture.
+  // Records the work. Throws if fail_capture() chose this piece to fail.
   void remember(std::function<void()> work);
-
-  // A point of a captured stream: how many pieces of each stream's work are
-  // done before it.
-  using Point = std::map<c10::StreamId, int64_t>;
-  // The stream's point now; no value if the stream takes no part.
-  std::optional<Point> point(const c10::Stream& stream) const;
-  // The stream takes part from now on, and its later work is done after
-  // `point`.
-  void wait(const c10::Stream& stream, const Point& point);
 
   // From now on the `n`-th piece of work captured by any thread (1: the next)
   // fails, and makes its capture invalid; 0 disarms.
@@ -94,9 +82,6 @@ class TestGraph final : public devices::DeviceGraph {
   using Work = std::vector<std::function<void()>>;
   // Shared, because a replay in progress may outlive the graph.
   std::shared_ptr<Work> work_ = std::make_shared<Work>();
-  // The streams of the capture; `origin_` is the one where it began.
-  std::map<c10::StreamId, Point> streams_;
-  c10::StreamId origin_ = 0;
   bool is_underway_ = false;  // the allocator treats it as active
   bool is_spoiled_ = false;
 };

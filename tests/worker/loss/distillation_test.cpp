@@ -2,6 +2,7 @@
 // gradient is the derivative of its value. Parts of a batch add up.
 #include "worker/loss/distillation.h"
 
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/randn.h>
@@ -16,8 +17,9 @@ namespace {
 
 // [n, 3, 4, 5, 5 + classes], as a view of a channels-last map.
 at::Tensor head(int64_t n, int64_t classes, uint64_t seed) {
-  at::manual_seed(seed);
-  return at::randn({n, 4, 5, 3, 5 + classes}, at::kDouble)
+  // Not at::manual_seed(): the test device of this program has no generator.
+  at::Generator generator = at::detail::createCPUGenerator(seed);
+  return at::randn({n, 4, 5, 3, 5 + classes}, generator, at::kDouble)
       .permute({0, 3, 1, 2, 4});
 }
 

@@ -62,7 +62,6 @@ struct Setting {
   configs::OptimizerKind optimizer = configs::OptimizerKind::kSgd;
   bool cuda_graphs = false;
   int64_t micro_batch = 0;
-  bool gradients_beside = false;
 };
 
 void PrintTo(const Setting& setting, std::ostream* out) {
@@ -76,7 +75,6 @@ configs::RunConfig config_of(const Setting& setting) {
   config.activations = setting.activations;
   config.optimizer = setting.optimizer;
   config.cuda_graphs = setting.cuda_graphs;
-  config.weight_gradient_stream = setting.gradients_beside;
   config.micro_batch_size = setting.micro_batch;
   config.batch_norm_group_size = setting.micro_batch;
   config.epochs = 3;
@@ -295,41 +293,6 @@ INSTANTIATE_TEST_SUITE_P(
                     Setting{.activations = "recompute"},
                     Setting{.micro_batch = 2}),
     name_of);
-
-// Weights' gradients on a second stream are the same to the bit. On the test
-// device each stream works as late as it can, so a wait that is missing would
-// be seen in the numbers, and in a graph by the end of the capture.
-class GradientsBeside : public DeviceTraining {};
-
-TEST_P(GradientsBeside, AreTheGradientsInOrder) {
-  Setting setting = GetParam();
-  const int steps = setting.cuda_graphs ? 5 : 3;
-  const Curve in_order = train(setting, true, steps);
-  setting.gradients_beside = true;
-  const Curve beside = train(setting, true, steps);
-  if (!is_test_device()) {
-    const bool is_exact = setting.precision == configs::Precision::kFp64;
-    const Bound bound = bound_of(setting.precision);
-    expect_close_losses(beside, in_order, is_exact ? 1e-9 : bound.losses,
-                        is_exact ? 1e-9 : bound.norms);
-    return;
-  }
-  EXPECT_EQ(beside.loss, in_order.loss);
-  EXPECT_EQ(beside.gradient_norm, in_order.gradient_norm);
-  expect_same_state(beside.state, in_order.state);
-}
-
-INSTANTIATE_TEST_SUITE_P(
-    Settings, GradientsBeside,
-    testing::Values(Setting{.precision = configs::Precision::kBf16},
-                    Setting{.activations = "recompute"},
-                    Setting{.layout = "data=2", .ranks = 2},
-                    Setting{.layout = "pipeline=2", .ranks = 2}),
-    name_of);
-INSTANTIATE_TEST_SUITE_P(InAGraph, GradientsBeside,
-                         testing::Values(Setting{.cuda_graphs = true,
-                                                 .micro_batch = 2}),
-                         name_of);
 
 class OneDevice : public DeviceTraining {};
 

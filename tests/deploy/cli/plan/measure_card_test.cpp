@@ -84,10 +84,12 @@ TEST(MeasureCard, FlagsAboutOtherMachinesAreRefused) {
   for (const std::vector<std::string>& flag :
        std::vector<std::vector<std::string>>{{"--cluster", "p5.48xlarge"},
                                              {"--gpu", "T4"},
-                                             {"--gpu-memory", "8GiB"},
-                                             {"--images-per-second", "20"}}) {
+                                             {"--gpu-memory", "8GiB"}}) {
     EXPECT_THAT(refusal(flag), HasSubstr("of this machine, " + flag[0]));
   }
+  EXPECT_THAT(refusal({"--images-per-second", "20"}),
+              HasSubstr("--measure makes one plan, and --images-per-second was "
+                        "given, too: leave --images-per-second out"));
 }
 
 }  // namespace

@@ -82,9 +82,9 @@ TEST(PlanMachines, CommunicationIsReservedByLinksAndLayout) {
         ->communication_bytes(layout, 0);
   };
   constexpr int64_t kMiB = int64_t{1} << 20;
-  EXPECT_EQ(reserved("p5.48xlarge:1", {1, 8, 1}) / kMiB, 399);
-  EXPECT_EQ(reserved("p5.48xlarge:8", {1, 64, 1}) / kMiB, 546);
-  EXPECT_EQ(reserved("g5.48xlarge:1", {1, 8, 1}) / kMiB, 179);
+  EXPECT_EQ(reserved("p5.48xlarge:1", {1, 8, 1}) / kMiB, 473);
+  EXPECT_EQ(reserved("p5.48xlarge:8", {1, 64, 1}) / kMiB, 620);
+  EXPECT_EQ(reserved("g5.48xlarge:1", {1, 8, 1}) / kMiB, 252);
   EXPECT_EQ(reserved("g5.xlarge:1", {1, 1, 1}), 0);
   EXPECT_EQ(reserved("p5.48xlarge:1", {1, 4, 2}) / kMiB, 326 + 147 + 147 + 73);
 }
