@@ -45,8 +45,8 @@ Predicted bytes of tensors of a rank, at the peak of a step: 100 boxes per image
 
 In each part of a run, 16 of 16 images of a validation batch at once; host: of the loader and of files, with its part of the images that a machine's ranks share
   stage  start-up  training  validation  checkpoint  host
-  0      8.47 MiB  353 MiB   304 MiB     2.55 MiB    1.27 GiB
-  1      35.7 MiB  352 MiB   324 MiB     37.9 MiB    1.18 GiB
+  0      8.47 MiB  353 MiB   304 MiB     2.55 MiB    1.33 GiB
+  1      35.7 MiB  352 MiB   324 MiB     37.9 MiB    1.32 GiB
 
 Layers of the model, multiply-adds of one image's forward, and predicted memory of a rank
   stage  layers  parameters  multiply-adds  share  memory   of one stage  ranks
