@@ -51,12 +51,12 @@ std::string driver_version();
 // such folder.
 std::filesystem::path card_file(const std::string& card);
 
-// Those that this version measured on cards of this kind; empty if there is no
-// file.
+// The measurements that this version of the program made on cards of this kind;
+// empty if there is no file.
 std::vector<CardMeasurement> measurements_of(const std::string& card);
 
-// Those of this version on cards of any kind. Calls `on_fault` with the error
-// of a file that is wrong, and leaves the file out.
+// The measurements of this version of the program on cards of all kinds. A file
+// that is wrong is left out; `on_fault` is called with its error.
 std::vector<CardMeasurement> all_measurements(
     const std::function<void(const std::string&)>& on_fault);
 

@@ -315,8 +315,10 @@ class Composer {
 
   // A branch of a head without anchors (detect_branches.h).
   LayerProgram detect_branch() {
-    const int64_t hidden = layer_.integer(0, std::nullopt, 1, kMostChannels);
-    const int64_t outputs = layer_.integer(1, std::nullopt, 1, kMostChannels);
+    const int64_t hidden =
+        layer_.integer(0, std::nullopt, 1, TableLayer::kMaxChannels);
+    const int64_t outputs =
+        layer_.integer(1, std::nullopt, 1, TableLayer::kMaxChannels);
     const double bias = std::get<double>(layer_.layer().args.at(2));
     const size_t first = inner("0.", layer_.only_input().channels, hidden, 3);
     const size_t second = inner("1.", hidden, hidden, 3);
@@ -383,7 +385,6 @@ class Composer {
 
  private:
   static constexpr int64_t kSqueezeRatio = 4;
-  static constexpr int64_t kMostChannels = TableLayer::kMaxChannels;
 
   // Reads an activation by its name in the paper; without a name, returns the
   // table's activation.

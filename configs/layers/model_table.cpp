@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <sstream>
 
+#include "configs/layers/table_layer.h"
 #include "configs/yaml/scalar.h"
 #include "configs/yaml/shipped_files.h"
 #include "configs/yaml/strict_yaml.h"
@@ -72,9 +73,8 @@ namespace {
 constexpr int64_t kMostClasses = 100'000;
 constexpr int64_t kMostLayers = 1'000;
 constexpr int64_t kMostRepeats = 1'000;
-constexpr int64_t kMostChannels = 16'384;  // of a layer
-constexpr int kMostInputChannels = 512;    // an image may have this many bands
-constexpr size_t kLongestWord = 60;        // a longer word is cut in refusals
+constexpr int kMostInputChannels = 512;  // an image may have this many bands
+constexpr size_t kLongestWord = 60;      // a longer word is cut in refusals
 
 int int_in(const yaml::YamlValue& value, const std::string& key, int64_t low,
            int64_t high) {
@@ -260,7 +260,8 @@ void read_multiples(const yaml::YamlValue& root, ModelTable& table) {
     table.width_multiple =
         multiple(yaml::require(root, "width_multiple"), "width_multiple");
     if (const yaml::YamlValue* value = root.find("max_channels")) {
-      table.max_channels = int_in(*value, "max_channels", 1, kMostChannels);
+      table.max_channels =
+          int_in(*value, "max_channels", 1, TableLayer::kMaxChannels);
     }
     return;
   }
@@ -277,7 +278,8 @@ void read_multiples(const yaml::YamlValue& root, ModelTable& table) {
   }
   table.depth_multiple = multiple(size.items[0], "depth_multiple");
   table.width_multiple = multiple(size.items[1], "width_multiple");
-  table.max_channels = int_in(size.items[2], "max_channels", 1, kMostChannels);
+  table.max_channels =
+      int_in(size.items[2], "max_channels", 1, TableLayer::kMaxChannels);
 }
 
 }  // namespace

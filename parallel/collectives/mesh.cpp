@@ -47,6 +47,16 @@ int size_of(Mesh::Axis axis, const plan::ParallelLayout& layout) {
   return 1;
 }
 
+// Connects the messages of an axis directly between devices, unless they would
+// take more streams of a card than it has queues: then they go through the
+// hosts.
+void connect_messages(const plan::ParallelLayout& layout, Communicator& axis) {
+  constexpr int kMostStreams = 31;  // one more is for sums
+  const int directions = 2 * (layout.pipeline_parallel_size - 1 +
+                              layout.spatial_parallel_size - 1);
+  if (directions <= kMostStreams) axis.connect_messages();
+}
+
 }  // namespace
 
 Mesh::Mesh(Communicator& all, const plan::ParallelLayout& of_ranks)
@@ -60,16 +70,6 @@ Mesh::Mesh(Communicator& all, const plan::ParallelLayout& of_ranks)
     *communicator = std::make_unique<CountingCommunicator>(split(axis));
   }
   connect();
-}
-
-// Connects the messages of an axis directly between devices, unless they would
-// take more streams of a card than it has queues: then they go through the
-// hosts.
-void connect_messages(const plan::ParallelLayout& layout, Communicator& axis) {
-  constexpr int kMostStreams = 31;  // one more is for sums
-  const int directions = 2 * (layout.pipeline_parallel_size - 1 +
-                              layout.spatial_parallel_size - 1);
-  if (directions <= kMostStreams) axis.connect_messages();
 }
 
 // Connects the axes that are certain to exchange device tensors: `replicas`

@@ -76,8 +76,8 @@ struct SharedGroup {
   int64_t group = 0;  // among all groups of the batch
   int first_rank = 0, last_rank = 0;
   // 0 or 1. No rank shares two groups of one round, so the ranks of a round
-  // exchange at the same time, and nobody waits in a circle if all ranks do
-  // round 0 first.
+  // exchange at the same time. All ranks do round 0 first, so no deadlock is
+  // possible.
   int round = 0;
   int num_ranks() const { return last_rank - first_rank + 1; }
   bool operator==(const SharedGroup&) const = default;

@@ -1,6 +1,6 @@
 // A rank whose weights are changed on purpose is found within the interval and
 // named, and the run ends with the bits of an undisturbed one. A slow rank is
-// named, too, and in an undisturbed run nobody is, also where processes share
+// named, too. In an undisturbed run no rank is named, even if processes share
 // their cores.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -45,7 +45,7 @@ Finished finished(const fs::path& folder) {
           text_of(folder / "runs/train/exp/weights/last.safetensors")};
 }
 
-// The same run without a fault, in a folder of its own.
+// The run of this layout without a fault, in a folder of its own.
 const Finished& undisturbed(const Words& layout) {
   static std::map<Words, Finished> runs;
   Finished& run = runs[layout];

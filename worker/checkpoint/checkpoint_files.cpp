@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 using OrderedJson = nlohmann::ordered_json;
 
 // Manifests of schema 1, from older versions, have no digest of themselves.
-// Those of schema 3 name shards, which older versions cannot read.
+// Manifests of schema 3 name shards, which older versions cannot read.
 constexpr int kSchema = 2;
 constexpr int kSchemaOfShards = 3;
 constexpr const char* kOwnDigest = "manifest_xxh3_128";

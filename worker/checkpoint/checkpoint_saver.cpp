@@ -379,7 +379,7 @@ void CheckpointSaver::finish() {
 void CheckpointSaver::disconnect() {
   transfers_.clear();
   parts_.reset();
-  // Shards of a checkpoint that nobody ends any more.
+  // A checkpoint whose shards were begun is not completed any more.
   if (shard_) shard_->abandon();
   shard_.reset();
   are_shards_open_ = false;

@@ -18,7 +18,7 @@
 //
 // A buddy that maps versions reads them only after a loss. Their memory is used
 // again for a newer version only after a commit, that is after all ranks have
-// settled the version between the two, so nobody needs the old one.
+// settled the version between the two. No rank needs the old one then.
 //
 // The object has a communicator of its own. Errors: CommunicationError; Error
 // if the host cannot lock memory from which a device's copies are sent.

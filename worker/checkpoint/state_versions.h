@@ -82,7 +82,7 @@ class StateVersions {
     return counters_.front();
   }
   // The complete versions, newest first. They share this object's memory, which
-  // is not used again as long as somebody holds them.
+  // is not used for another version while a snapshot exists.
   std::vector<HostStateSnapshot> versions() const;
   const VersionLayout& layout() const { return layout_; }
 

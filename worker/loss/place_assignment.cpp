@@ -21,6 +21,12 @@ PlaceGrid::PlaceGrid(std::vector<PlaceLevel> levels)
   }
 }
 
+size_t PlaceGrid::level_of(int64_t local) const {
+  size_t level = 0;
+  while (local >= local_begins_[level + 1]) ++level;
+  return level;
+}
+
 int64_t PlaceGrid::local_of(int64_t place) const {
   const auto end = std::upper_bound(begins_.begin(), begins_.end(), place);
   const auto index = static_cast<size_t>(end - begins_.begin()) - 1;
@@ -137,8 +143,7 @@ class Matching {
   }
 
   bool is_candidate(size_t label, int64_t local) const {
-    size_t i = 0;
-    while (local >= grid_.local_begin(i + 1)) ++i;
+    const size_t i = grid_.level_of(local);
     const PlaceLevel& level = grid_.levels()[i];
     const int64_t cell = local - grid_.local_begin(i);
     const CornerBox<T>& area = areas_[label];

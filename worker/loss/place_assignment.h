@@ -54,6 +54,8 @@ class PlaceGrid {
 
   const std::vector<PlaceLevel>& levels() const { return levels_; }
   int64_t num_local() const { return local_begins_.back(); }
+  // The level of the place with this local index.
+  size_t level_of(int64_t local) const;
   int64_t local_begin(size_t level) const { return local_begins_[level]; }
   int64_t begin(size_t level) const { return begins_[level]; }
   // The number of the place in row `row` of the whole level.

@@ -216,8 +216,7 @@ class ImageTargets {
 
   Target target_of(int64_t image, int64_t local, const PlaceLabel<T>& label,
                    double weight) const {
-    size_t i = 0;
-    while (local >= grid_.local_begin(i + 1)) ++i;
+    const size_t i = grid_.level_of(local);
     const PlaceLevel& level = grid_.levels()[i];
     const int64_t cell = local - grid_.local_begin(i);
     const auto stride = static_cast<double>(level.stride);

@@ -35,7 +35,7 @@ const std::array<float, kNumIouThresholds>& iou_thresholds();
 
 using Matched = std::array<bool, kNumIouThresholds>;
 
-// The same in 2 bytes: bit t belongs to threshold t.
+// `matched` in 2 bytes: bit t belongs to threshold t.
 uint16_t bits_of(const Matched& matched);
 
 struct DetectionRecord {

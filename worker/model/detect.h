@@ -79,7 +79,7 @@ at::Tensor output_convolution(const at::Tensor& x, const at::Tensor& weight,
                               const at::Tensor& bias,
                               const at::Tensor& compute_weight);
 
-// The same for 16-bit maps.
+// What output_convolution() does with 16-bit maps.
 //
 // The convolution computes in the maps' type. Its result is converted to
 // float32 before the bias is added, because loss and decoding use float32.

@@ -59,7 +59,8 @@ TEST(CardSpeed, PlansTakeTheSpeedOfTheirCard) {
   EXPECT_LT(seconds(speed_of_card("H200")), 0.5 * seconds({}));
 }
 
-// The same exchanges are a larger share of a faster card's step.
+// Exchanges of statistics take as long on every card, so they are a larger
+// share of the step of a faster card.
 TEST(CardSpeed, AFasterCardWaitsLongerForStatistics) {
   const auto layers = layers_of("yolov5s");
   const configs::RunConfig config = on_cards("yolov5s", 16 * 8);
