@@ -115,8 +115,7 @@ class Matching {
                                                   predictions_.boxes[local]));
   }
   T alignment(size_t label, int64_t local, T overlap) const {
-    const T score = predictions_.scores[local * predictions_.num_classes +
-                                        labels_[label].class_index];
+    const T score = predictions_.score(local, labels_[label].class_index);
     const T cubed = overlap * overlap * overlap;
     return std::sqrt(score) * (cubed * cubed);
   }

@@ -30,7 +30,7 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
+#include <functional>
 #include <vector>
 
 #include "worker/kernels/box_iou.h"
@@ -87,8 +87,8 @@ struct PlaceLabel {
 template <typename T>
 struct PlacePredictions {
   const kernels::CornerBox<T>* boxes = nullptr;  // pixels
-  const T* scores = nullptr;  // probabilities [places, num_classes]
-  int64_t num_classes = 0;
+  // The probability of a class.
+  std::function<T(int64_t local, int64_t class_index)> score;
 };
 
 template <typename T>
