@@ -38,7 +38,7 @@ namespace headroom::step {
 // Step options of a run; they stay the same in all steps.
 struct StepOptions {
   loss::LossGains gains;
-  loss::PlaceGains place_gains;  // of a head without anchors
+  loss::PlaceGains place_gains = {};  // of a head without anchors
   optim::ScheduleOptions schedule;
   plan::Plan plan;
   bool skip_non_finite = false;

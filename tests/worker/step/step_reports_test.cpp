@@ -1,5 +1,6 @@
 #include "worker/step/step_reports.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/tensor.h>
 #include <gtest/gtest.h>
 
