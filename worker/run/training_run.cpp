@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "configs/layers/detect_branches.h"
 #include "configs/loader_memory.h"
 #include "configs/yaml/scalar.h"
 #include "parallel/base/check.h"
@@ -595,6 +596,7 @@ void TrainingRun::Implementation::note_step(const loader::Batch& batch,
       .lists_samples = context.config.global_batch_size <= kMostListedSamples,
       .epoch_samples = context.images_in_epoch,
       .result = result,
+      .has_anchors = layers::has_anchors(context.data.table),
       .image_height = context.config.multi_scale ? batch.image_height : 0,
       .image_width = context.config.multi_scale ? batch.image_width : 0};
   recorder->record_step(newest);
