@@ -233,6 +233,9 @@ void TrainingRun::Implementation::make_trainer() {
   trainer = std::make_unique<step::Trainer>(
       step::Trainer::Options{
           .gains = gains,
+          .place_gains = {.box = context.config.hyp.anchor_free_box,
+                          .cls = context.config.hyp.anchor_free_cls,
+                          .dfl = context.config.hyp.dfl},
           .schedule = context.schedule,
           .plan = context.assignment.plan,
           .skip_non_finite = context.config.skip_non_finite,
@@ -263,7 +266,7 @@ RunOutcome TrainingRun::Implementation::train() {
   for (;;) {
     if (is_between_epochs()) {
       if (buddies) buddies->settle();  // the state may be copied until here
-      state->start_epoch();
+      state->start_epoch(context.config.carry_accumulation);
     }
     if (!epoch_is_open) source->begin_epoch();
     epoch_is_open = true;
