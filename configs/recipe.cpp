@@ -97,7 +97,7 @@ std::string settle_optimizer(RunConfig& config, int64_t images,
 
 int64_t num_classes_of(const RunConfig& config) {
   if (config.single_cls) return 1;
-  if (config.synthetic_input) return 80;
+  if (config.synthetic_input) return kSyntheticClasses;
   return std::ssize(load_data_config(config.data).names);
 }
 

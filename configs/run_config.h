@@ -78,6 +78,10 @@ struct Hyperparameters {
 // where it was not replaced, kAuto means float32.
 enum class Precision { kAuto, kFp32, kFp64, kBf16, kFp16 };
 
+// --synthetic-input: the steps of an epoch, and the classes.
+inline constexpr int64_t kSyntheticStepsPerEpoch = 1000;
+inline constexpr int64_t kSyntheticClasses = 80;
+
 // --batch -1: the largest batch that fits (parallel/planner/largest_batch.h).
 inline constexpr int64_t kLargestBatch = -1;
 
