@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "configs/recipe.h"
 #include "parallel/base/check.h"
 #include "tests/support/parity.h"
 
@@ -166,6 +167,59 @@ TEST(LrScheduleParityTest, WarmupAndAccumulation) {
     }
     EXPECT_EQ(optimizer_steps, expected) << what;
   }
+}
+
+// The rates and momenta of the ultralytics package, by its own training steps.
+TEST(LrScheduleParityTest, OfTheUltralyticsRecipe) {
+  if (!parity_present()) GTEST_SKIP() << kParityMissing;
+  const nlohmann::json scenarios = load_parity_json("u/training.json");
+  for (const char* name : {"v5u_sgd", "v8_sgd", "v8_auto"}) {
+    const nlohmann::json& scenario = scenarios[name];
+    configs::RunConfig config;
+    configs::apply_recipe(config, configs::kUltralyticsRecipe);
+    config.epochs = scenario["epochs"];
+    config.global_batch_size = scenario["batch"];
+    if (scenario["optimizer"] == "SGD") {
+      config.optimizer = configs::OptimizerKind::kSgd;
+    }
+    configs::settle_optimizer(config, /*images=*/8, /*classes=*/3);
+    EXPECT_EQ(to_string(config.optimizer), scenario["optimizer"]) << name;
+    EXPECT_EQ(config.hyp.lr0, scenario["lr0"].get<double>()) << name;
+    EXPECT_EQ(config.hyp.momentum, scenario["momentum"].get<double>()) << name;
+    ScheduleOptions options;
+    options.hyp = config.hyp;
+    options.epochs = config.epochs;
+    options.steps_per_epoch = scenario["batches_per_epoch"];
+    options.global_batch_size = options.nominal_batch_size =
+        config.global_batch_size;
+    options.warms_momentum = config.optimizer == configs::OptimizerKind::kSgd;
+    options.short_warmup = config.short_warmup;
+    options.lr_of_epoch = config.lr_of_epoch;
+    EXPECT_EQ(last_warmup_step(options),
+              scenario["warmup_iterations"].get<int64_t>());
+    for (const nlohmann::json& iteration : scenario["iterations"]) {
+      const StepSettings settings =
+          settings_at(options, iteration["ni"], iteration["epoch"]);
+      const std::string at = name + (" step " + iteration["ni"].dump());
+      EXPECT_NEAR(settings.lr[kWeightGroup], iteration["lr"][0], 1e-15) << at;
+      EXPECT_NEAR(settings.lr[kNormWeightGroup], iteration["lr"][1], 1e-15)
+          << at;
+      EXPECT_NEAR(settings.lr[kBiasGroup], iteration["lr"][2], 1e-15) << at;
+      EXPECT_NEAR(settings.momentum, iteration["momentum"], 1e-15) << at;
+    }
+  }
+}
+
+TEST(LrScheduleTest, AShortWarmupEndsBeforeTheLastEpoch) {
+  ScheduleOptions options = small_run();
+  options.short_warmup = true;
+  options.steps_per_epoch = 7;
+  EXPECT_EQ(last_warmup_step(options), 21);
+  options.epochs = 2;
+  EXPECT_EQ(last_warmup_step(options), 7);
+  options.epochs = 1;
+  EXPECT_EQ(last_warmup_step(options), -1);
+  EXPECT_EQ(settings_at(options, 0, 0).lr[kWeightGroup], 0.01);
 }
 
 TEST(LrScheduleTest, AdamsBeta1IsNotWarmedUp) {

@@ -261,6 +261,46 @@ TEST(ZeroTraining, AFailedStepLeavesTheStateAlone) {
   }
 }
 
+TEST_F(ZeroFiles, GradientsThatAnEpochCarriesOnSurviveACheckpoint) {
+  ZeroRun run;
+  run.ranks = 1;
+  run.zero_stage = 0;
+  run.accumulate = 3;  // the third step makes the first update
+  run_ranks(1, [&](int, collectives::Communicator& world) {
+    collectives::Mesh mesh(world, plan::ParallelLayout());
+    enum class Between { kNothing, kCarries, kCarriesOnResume, kDrops };
+    const auto after_three_steps = [&](Between between) {
+      TrainingStateOptions options = zero_options(run, &mesh);
+      auto state =
+          std::make_unique<TrainingState>(model::tiny_table(), options);
+      for (int step = 0; step < 2; ++step) run_step(run, *state, world, step);
+      if (between == Between::kCarriesOnResume) {
+        checkpoint::save_checkpoint(folder_, *state, &mesh, "{}", 2);
+        options.seed = 99;
+        state = std::make_unique<TrainingState>(model::tiny_table(), options);
+        checkpoint::load_newest_checkpoint(folder_, *state, &mesh);
+      }
+      if (between != Between::kNothing) {
+        state->start_epoch(/*carries_accumulation=*/between != Between::kDrops);
+      }
+      run_step(run, *state, world, 2);
+      EXPECT_EQ(state->counters.optimizer_steps, 1);
+      return whole_state(*state, &mesh);
+    };
+    const auto expected = after_three_steps(Between::kNothing);
+    for (const auto between : {Between::kCarries, Between::kCarriesOnResume}) {
+      for (const auto& [name, tensor] : after_three_steps(between)) {
+        EXPECT_TRUE(at::equal(tensor, expected.at(name))) << name;
+      }
+    }
+    bool differs = false;
+    for (const auto& [name, tensor] : after_three_steps(Between::kDrops)) {
+      differs |= !at::equal(tensor, expected.at(name));
+    }
+    EXPECT_TRUE(differs);
+  });
+}
+
 // A state is saved under one layout and loaded under another. Its bits are the
 // same, and so is the file when it is saved again.
 TEST_F(ZeroFiles, CheckpointsFitEveryOtherLayout) {
