@@ -125,7 +125,43 @@ void run_level(const OpContext& context, const Map& head, int64_t matches,
   if (node != Graph::kNobody) context.graph.at(node).is_root = true;
 }
 
+// The heads are all levels' distances, then all levels' classes. Forward makes
+// the predicted boxes and keeps the heads; backward allocates their gradients.
+void run_place_loss(const OpContext& context, const std::vector<Map>& heads,
+                    const LossShape& shape) {
+  LiveBuffers& buffers = context.buffers;
+  const size_t levels = heads.size() / 2;
+  int64_t boxes = 0;
+  for (size_t level = 0; level < levels; ++level) {
+    boxes += context.shape.map_bytes(kBoxSides, heads[level].stride);
+  }
+  buffers.touch(boxes + shape.merged_bytes);
+  for (size_t level = levels; level < heads.size(); ++level) {
+    touch_entropy_sum(context, heads[level].memory->bytes, 1);
+  }
+  std::vector<Memory> kept;
+  std::vector<int64_t> head_bytes;
+  for (const Map& head : heads) {
+    kept.push_back(head.memory);
+    head_bytes.push_back(head.memory->bytes);
+  }
+  const int node =
+      context.add(heads, kept, 0, false, [&buffers, head_bytes](Gradient) {
+        Graph::Outcome outcome;
+        for (const int64_t bytes : head_bytes) {
+          outcome.inputs.push_back({buffers.allocate(bytes), false});
+        }
+        return outcome;
+      });
+  if (node != Graph::kNobody) context.graph.at(node).is_root = true;
+}
+
 }  // namespace
+
+int64_t merged_place_bytes(int64_t boxes, int64_t ranks) {
+  constexpr int64_t kPlacesOfLabel = 10, kNumbersOfPlace = 2;
+  return (1 + ranks) * boxes * kPlacesOfLabel * kNumbersOfPlace * kDoubleBytes;
+}
 
 int64_t packed_target_bytes(const LossShape& shape, int64_t element_bytes) {
   int64_t bytes = 0;
@@ -139,13 +175,14 @@ int64_t packed_target_bytes(const LossShape& shape, int64_t element_bytes) {
 
 void run_loss(const OpContext& context, const std::vector<Map>& heads,
               const LossShape& shape) {
-  HEADROOM_CHECK(heads.size() == shape.matches.size(),
-                 cat(shape.matches.size(), " levels of matches"));
   const MicroBatchShape wide = context.shape.widened();
   const OpContext of_heads = {
       wide,           context.buffers, context.graph,
       context.layer,  context.policy,  context.derive,
       context.replay, context.learns,  context.casts_weights};
+  if (!shape.has_anchors) return run_place_loss(of_heads, heads, shape);
+  HEADROOM_CHECK(heads.size() == shape.matches.size(),
+                 cat(shape.matches.size(), " levels of matches"));
   if (context.shape.on_device) {
     return run_device_loss(of_heads, heads, shape, context.shape);
   }
