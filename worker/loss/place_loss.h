@@ -46,10 +46,12 @@ struct PlaceLoss {
   at::Tensor items;
 };
 
-// The maps of a detection level.
+// The maps of a detection level, or of a rank's rows of it.
 struct PlaceMaps {
   at::Tensor box, cls;
   int64_t stride = 1;
+  // Rows of the whole level, and the first of the maps' rows; 0: whole images.
+  int64_t height = 0, first_row = 0;
 };
 
 // `levels`: finest first, of whole images, on the CPU. `labels`: of the images
