@@ -411,9 +411,8 @@ PlaceLossArguments place_loss_arguments(const kernels::PlaceLossCall& call) {
   arguments.cls_gain = call.rules.cls_gain;
   arguments.dfl_gain = call.rules.dfl_gain;
   arguments.chosen = static_cast<int>(call.rules.chosen);
-  arguments.blocks = kernels::kPlaceLossBlocks;
   const bool is_backward = call.by_total.defined();
-  int64_t num_places = 0, of_image = 0;
+  int64_t num_places = 0, of_image = 0, most_places = 0;
   for (int64_t i = 0; i < num_levels; ++i) {
     const kernels::PlaceLossCall::Level& level =
         call.levels[static_cast<size_t>(i)];
@@ -422,6 +421,7 @@ PlaceLossArguments place_loss_arguments(const kernels::PlaceLossCall& call) {
     to.begin = num_places;
     to.first_place = of_image;
     num_places += to.num_places;
+    most_places = std::max(most_places, to.num_places);
     of_image += level.height * to.width;
     if (!is_backward) continue;
     const at::ScalarType type = level.box_gradient.scalar_type();
@@ -438,6 +438,12 @@ PlaceLossArguments place_loss_arguments(const kernels::PlaceLossCall& call) {
                  cat(of_image,
                      " places of an image, more than a kernel "
                      "counts"));
+  // Fewer blocks for small maps, so that a thread sums several values.
+  constexpr int64_t kValuesOfThread = 4;
+  arguments.blocks =
+      std::clamp<int64_t>(most_places * std::max(call.num_classes, kBoxSides) /
+                              (kSideThreads * kValuesOfThread),
+                          1, kernels::kPlaceLossBlocks);
   set_place_labels(call, first, arguments);
   check_operand(call.scales, kernels::kPlaceLossScales, at::kDouble, first,
                 "scales");
@@ -462,9 +468,10 @@ PlaceLossArguments place_loss_arguments(const kernels::PlaceLossCall& call) {
     arguments.by_total = call.by_total.const_data_ptr<double>();
     return arguments;
   }
-  check_operand(call.partial,
-                num_levels * kPlaceParts * arguments.blocks * kPlaceSums,
-                at::kDouble, first, "partial");
+  check_operand(
+      call.partial,
+      num_levels * kPlaceParts * kernels::kPlaceLossBlocks * kPlaceSums,
+      at::kDouble, first, "partial");
   check_operand(call.items, kPlaceSums, at::kDouble, first, "items");
   check_operand(call.total, 1, at::kDouble, first, "total");
   arguments.partial = call.partial.mutable_data_ptr<double>();

@@ -26,8 +26,8 @@
 
 namespace headroom::kernels {
 
-// The number of thread blocks that sum over a level's class logits. The same
-// number of blocks sum over its owned places.
+// The largest number of thread blocks that sum over a level's class logits. The
+// same number of blocks sum over its owned places.
 inline constexpr int64_t kPlaceLossBlocks = 256;
 // The largest PlaceRule::chosen on a device.
 inline constexpr int64_t kMostTakenPlaces = 10;

@@ -10,8 +10,6 @@ constexpr int kWarps = kSideThreads / kLanes;
 constexpr unsigned kAllLanes = 0xffffffffu;
 // Number of blocks that a multiprocessor runs at a time (loss_passes.cu).
 constexpr int kBlocksAtATime = 4;
-// Passes over all places use more blocks than the sums.
-constexpr int kBlocksOfSums = 4;
 
 // Returns the sum in every lane, always added in the same order.
 __device__ double lane_sum(double value) {
@@ -176,25 +174,31 @@ __global__ void __launch_bounds__(kSideThreads, kBlocksAtATime)
   }
 }
 
-dim3 grid_of_places(const PlaceLossArguments& arguments) {
-  return {static_cast<unsigned>(kBlocksOfSums * arguments.blocks),
-          static_cast<unsigned>(arguments.num_levels)};
-}
-
 // Blocks for `count` units of work, of which a block does `at_once` at a time.
-dim3 blocks_for(int64_t count, int64_t at_once) {
+unsigned blocks_for(int64_t count, int64_t at_once) {
   constexpr int64_t kMostBlocks = 4096;
   const int64_t blocks = (count + at_once - 1) / at_once;
-  return {static_cast<unsigned>(blocks < 1             ? 1
-                                : blocks > kMostBlocks ? kMostBlocks
-                                                       : blocks)};
+  return static_cast<unsigned>(blocks < 1             ? 1
+                               : blocks > kMostBlocks ? kMostBlocks
+                                                      : blocks);
+}
+
+// The grid for all places of the levels, with `at_once` places per block.
+dim3 grid_of_places(const PlaceLossArguments& arguments, int64_t at_once) {
+  int64_t most = 0;
+  for (int i = 0; i < arguments.num_levels; ++i) {
+    const int64_t places = arguments.levels[i].num_places;
+    most = places > most ? places : most;
+  }
+  return {blocks_for(most, at_once),
+          static_cast<unsigned>(arguments.num_levels)};
 }
 
 template <typename T>
 int find_best(const PlaceLossArguments& arguments, void* stream) {
-  const cudaError_t error =
-      launch_kernel(distances_kernel<T>, grid_of_places(arguments),
-                    kSideThreads, stream, arguments);
+  const cudaError_t error = launch_kernel(
+      distances_kernel<T>, grid_of_places(arguments, kSideThreads / kBoxSides),
+      kSideThreads, stream, arguments);
   if (error != cudaSuccess) return error;
   return launch_kernel(best_kernel<T>, blocks_for(arguments.capacity, 1),
                        kBestThreads, stream, arguments);
@@ -208,8 +212,9 @@ int find_owners(const PlaceLossArguments& arguments, void* stream) {
                  kPlaceThreads),
       kPlaceThreads, stream, arguments);
   if (error != cudaSuccess) return error;
-  return launch_kernel(owners_kernel<T>, grid_of_places(arguments),
-                       kPlaceThreads, stream, arguments);
+  return launch_kernel(owners_kernel<T>,
+                       grid_of_places(arguments, kPlaceThreads), kPlaceThreads,
+                       stream, arguments);
 }
 
 template <typename T>
@@ -230,13 +235,14 @@ int sum_terms(const PlaceLossArguments& arguments, void* stream) {
 template <typename T, typename G>
 int write_gradients(const PlaceLossArguments& arguments, void* stream) {
   constexpr int kWidth = sizeof(G) == 2 ? kVectorBytes / 2 : 1;
-  const dim3 grid = grid_of_places(arguments);
   const cudaError_t error =
-      launch_kernel(class_gradient_kernel<T, G, kWidth>, grid, kPlaceThreads,
-                    stream, arguments);
+      launch_kernel(class_gradient_kernel<T, G, kWidth>,
+                    grid_of_places(arguments, kPlaceThreads / kLanes),
+                    kPlaceThreads, stream, arguments);
   if (error != cudaSuccess) return error;
-  return launch_kernel(side_gradient_kernel<T, G>, grid, kSideThreads, stream,
-                       arguments);
+  return launch_kernel(side_gradient_kernel<T, G>,
+                       grid_of_places(arguments, kSideThreads / kBoxSides),
+                       kSideThreads, stream, arguments);
 }
 
 }  // namespace
