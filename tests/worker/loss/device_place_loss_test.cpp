@@ -38,7 +38,7 @@ namespace headroom::loss {
 namespace {
 
 struct Case {
-  std::string name;
+  std::string name = {};
   int64_t labels = 10;  // of each image
   int64_t images = 2;
   int64_t classes = 4;
