@@ -80,6 +80,10 @@ ModelTable with_branches(const ModelTable& table, int64_t num_classes) {
   return result;
 }
 
+int64_t num_layers(const ModelTable& table) {
+  return std::ssize(with_branches(table, table.num_classes).layers);
+}
+
 std::string state_prefix(const ModelTable& table, size_t index) {
   const std::string& name = table.layers[index].name;
   return cat("model.", name.empty() ? std::to_string(index) : name, ".");

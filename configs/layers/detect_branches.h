@@ -28,6 +28,9 @@ inline bool has_anchors(const ModelTable& table) {
 // are not there yet; else `table`. Throws Error with file:line:column.
 ModelTable with_branches(const ModelTable& table, int64_t num_classes);
 
+// The number of layers with the branches.
+int64_t num_layers(const ModelTable& table);
+
 // The name of a layer's tensors in the state: "model.4.", "model.22.cv2.0.".
 std::string state_prefix(const ModelTable& table, size_t index);
 

@@ -242,10 +242,13 @@ std::string scale_of(const yaml::YamlValue& root, const yaml::YamlValue& scales,
     }
     return scale;
   }
-  const size_t digit = stem.find_last_of("0123456789");
-  if (digit != std::string::npos &&
-      scales.find(stem.substr(digit + 1)) != nullptr) {
-    return stem.substr(digit + 1);
+  // yolov8n and yolov5n6u are the size n.
+  const size_t digit = stem.find_first_of("0123456789");
+  if (digit != std::string::npos) {
+    const size_t end = stem.find_first_of("0123456789", digit + 1);
+    std::string scale = stem.substr(digit + 1, end - digit - 1);
+    if (scales.find(scale) == nullptr && scale.ends_with('u')) scale.pop_back();
+    if (scales.find(scale) != nullptr) return scale;
   }
   if (scales.entries.size() == 1) return scales.entries.front().key;
   yaml::refuse(scales.place, "the file has the sizes " + sizes,
@@ -320,19 +323,9 @@ ModelTable parse_model_table(const std::string& text, const std::string& file) {
   return table;
 }
 
-void require_anchors(const ModelTable& table) {
-  if (!table.anchors.empty()) return;
-  yaml::refuse(table.layers.back().place,
-               "a head without anchors (YOLOv5u, YOLOv8) is not trained here",
-               "write Detect, [nc, anchors], and anchors: with a list of "
-               "widths and heights for each level");
-}
-
 ModelTable load_model_table(const std::string& cfg) {
   const yaml::NamedText source = yaml::file_or_shipped(cfg, "model", "model");
-  ModelTable table = parse_model_table(source.text, source.file);
-  require_anchors(table);
-  return table;
+  return parse_model_table(source.text, source.file);
 }
 
 namespace {
@@ -434,7 +427,6 @@ ModelTable table_of_weights(const std::map<std::string, std::string>& metadata,
   const auto text = metadata.find("table");
   if (text == metadata.end()) return load_model_table(model->second);
   ModelTable table = parse_model_table(text->second, file + " (its table)");
-  require_anchors(table);
   table.name = std::filesystem::path(model->second).stem().string();
   return table;
 }

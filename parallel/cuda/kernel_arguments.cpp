@@ -125,6 +125,13 @@ kernels::CommitOutcome* outcome_of(const kernels::CommitPlace& place,
   return static_cast<kernels::CommitOutcome*>(place.outcome.mutable_data_ptr());
 }
 
+const double* items_of(const kernels::CommitPlace& place,
+                       const at::Tensor& beside) {
+  check_operand(place.items, kernels::kStepItems, at::kDouble, beside,
+                "items of a step");
+  return place.items.const_data_ptr<double>();
+}
+
 }  // namespace
 
 RenderArguments render_arguments(const at::Tensor& region,
@@ -534,22 +541,22 @@ FlatBufferArguments flat_buffer_arguments(const kernels::FlatBuffers& buffers,
   arguments.num_pieces = pieces.size(0);
   arguments.numbers = numbers_of(place, first);
   arguments.outcome = outcome_of(place, first);
+  if (place.items.defined()) arguments.items = items_of(place, first);
   return arguments;
 }
 
 DecisionArguments decision_arguments(const at::Tensor& partial,
-                                     const at::Tensor& items,
                                      const kernels::CommitPlace& place) {
-  check_operand(partial, partial.numel(), at::kDouble, items, "partial sums");
-  check_operand(items, kernels::kStepItems, at::kDouble, partial, "items");
+  check_operand(partial, partial.numel(), at::kDouble, place.items,
+                "partial sums");
   DecisionArguments arguments;
   arguments.partial = partial.const_data_ptr<double>();
   arguments.count = partial.numel();
-  arguments.items = items.const_data_ptr<double>();
-  arguments.numbers = numbers_of(place, items);
-  arguments.outcome = outcome_of(place, items);
+  arguments.items = items_of(place, partial);
+  arguments.numbers = numbers_of(place, partial);
+  arguments.outcome = outcome_of(place, partial);
   if (place.objections.defined()) {
-    check_operand(place.objections, 1, at::kDouble, items, "objections");
+    check_operand(place.objections, 1, at::kDouble, partial, "objections");
     arguments.objections = place.objections.const_data_ptr<double>();
   }
   arguments.failure_word = place.failure_word;

@@ -48,7 +48,6 @@ std::vector<FlatBufferPiece> flat_buffer_pieces(
 FlatBufferArguments flat_buffer_arguments(const kernels::FlatBuffers& buffers,
                                           const kernels::CommitPlace& place);
 DecisionArguments decision_arguments(const at::Tensor& partial,
-                                     const at::Tensor& items,
                                      const kernels::CommitPlace& place);
 RunningArguments running_arguments(const kernels::RunningStatistics& statistics,
                                    const kernels::CommitPlace& place);

@@ -196,11 +196,11 @@ class LaunchedKernels final : public kernels::DeviceKernels {
            arguments);
   }
 
-  void decide(const at::Tensor& partial, const at::Tensor& items,
+  void decide(const at::Tensor& partial,
               const kernels::CommitPlace& place) override {
-    launch({items.device(), "decide"}, headroom_decide,
-           decision_arguments(Device::operand(partial), Device::operand(items),
-                              Device::operand(place)));
+    launch(
+        {partial.device(), "decide"}, headroom_decide,
+        decision_arguments(Device::operand(partial), Device::operand(place)));
   }
 
   void commit(const kernels::FlatBuffers& buffers,

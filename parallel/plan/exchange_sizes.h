@@ -20,8 +20,8 @@ constexpr int64_t bucket_bytes(int64_t gradient_bytes) {
 
 // Numbers (doubles) that the ranks of a step sum at its end
 // (worker/step/step_reports.h): for each rank, and once.
-inline constexpr int64_t kReportsOfRank = 14;
-inline constexpr int64_t kReportsOfStep = 5;
+inline constexpr int64_t kReportsOfRank = 15;
+inline constexpr int64_t kReportsOfStep = 6;
 constexpr int64_t num_reports(int64_t ranks, int64_t levels) {
   return kReportsOfStep + kReportsOfRank * ranks + 1 + levels;
 }

@@ -32,7 +32,7 @@ struct Row {
   LayoutCase layout;
   int64_t group = 2;
   int64_t freeze = 0;
-  bool many_modules = false;  // a model with many modules, instead of yolov5n
+  std::string model = "yolov5n";
   std::string teacher = "";
   // The batch that defines the usual groups; 0: no groups.
   int64_t usual_batch = 0;
@@ -42,9 +42,7 @@ struct Row {
     if (usual_batch > 0) return usual_options();
     options.batch_norm_group_size = group;
     options.freeze = freeze;
-    if (many_modules)
-      options.table = layers::load_model_table(
-          HEADROOM_SOURCE_DIR "/tests/support/models/many_modules.yaml");
+    options.table = layers::load_model_table(model);
     options.teacher = teacher;
     return options;
   }
@@ -64,11 +62,12 @@ struct Row {
 };
 
 const LayoutRun& one_process(const Row& row) {
-  static std::map<std::tuple<int64_t, int64_t, bool, std::string, int64_t>,
-                  LayoutRun>
+  static std::map<
+      std::tuple<int64_t, int64_t, std::string, std::string, int64_t>,
+      LayoutRun>
       runs;
-  LayoutRun& run = runs[{row.group, row.freeze, row.many_modules, row.teacher,
-                         row.usual_batch}];
+  LayoutRun& run =
+      runs[{row.group, row.freeze, row.model, row.teacher, row.usual_batch}];
   if (run.loss.empty()) {
     run = run_layout(layout_case("one", "data=1", 0), row.options());
   }
@@ -159,7 +158,7 @@ std::vector<Row> rows() {
   std::vector<Row> all;
   const auto add = [&all](const LayoutCase& layout, int64_t group = 2,
                           int64_t freeze = 0, const std::string& teacher = "") {
-    all.push_back({layout, group, freeze, /*many_modules=*/false, teacher});
+    all.push_back({layout, group, freeze, "yolov5n", teacher});
   };
   add(layout_case("data2", "data=2", 0));
   add(layout_case("data3", "data=3", 0));
@@ -209,7 +208,9 @@ std::vector<Row> rows() {
         layout_case("modules_pipeline2_spatial3_recompute",
                     "pipeline=2,spatial=3", 2, 0,
                     plan::ActivationPolicy::kRecompute)})
-    all.push_back({layout, 2, 0, true});
+    all.push_back({layout, 2, 0,
+                   HEADROOM_SOURCE_DIR
+                   "/tests/support/models/many_modules.yaml"});
   add(layout_case("teacher_data2", "data=2", 0), 2, 0, "yolov5s");
   add(layout_case("teacher_micro2", "data=1", 2), 2, 0, "yolov5s");
   add(layout_case("teacher_data2_zero3_recompute", "data=2", 2, 3,
@@ -222,6 +223,20 @@ std::vector<Row> rows() {
                           std::to_string(group),
                       "data=1", micro),
           group);
+    }
+  }
+  return all;
+}
+
+// The layouts of rows(), without a teacher, for heads without anchors.
+std::vector<Row> rows_without_anchors() {
+  std::vector<Row> all;
+  for (const char* model : {"yolov5nu", "yolov8n"}) {
+    for (Row row : rows()) {
+      if (row.model != "yolov5n" || !row.teacher.empty()) continue;
+      row.model = model;
+      row.layout.name = model + ("_" + row.layout.name);
+      all.push_back(row);
     }
   }
   return all;
@@ -277,6 +292,10 @@ const std::set<std::string> kQuick = {
     "modules_spatial2",
     "teacher_data2_zero3_recompute",
     "micro2_group1",
+    "yolov5nu_data2_pipeline2_zero3_freeze5",
+    "yolov5nu_spatial2",
+    "yolov8n_data2_spatial2_group3",
+    "yolov8n_zero3_data4_micro2",
     "batch37_data3",
     "batch37_zero3_data3",
     "batch37_spatial2",
@@ -286,6 +305,8 @@ std::vector<Row> all_rows(bool quick) {
   std::vector<Row> chosen = rows();
   const std::vector<Row> uneven = uneven_rows({17, 34, 37, 100});
   chosen.insert(chosen.end(), uneven.begin(), uneven.end());
+  const std::vector<Row> without_anchors = rows_without_anchors();
+  chosen.insert(chosen.end(), without_anchors.begin(), without_anchors.end());
   std::erase_if(chosen, [quick](const Row& row) {
     return kQuick.contains(row.layout.name) != quick;
   });

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <utility>
 
+#include "configs/layers/detect_branches.h"
 #include "configs/layers/model_table.h"
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/activations/saved_tensor_policy.h"
@@ -96,8 +97,9 @@ LayoutRun run_layout(const LayoutCase& layout,
   const layers::ModelTable table =
       options.table ? *options.table : layers::load_model_table("yolov5n");
   if (!plan.activation_policies.empty())
-    plan.activation_policies.resize(table.layers.size(),
-                                    plan.activation_policies.front());
+    plan.activation_policies.resize(
+        static_cast<size_t>(layers::num_layers(table)),
+        plan.activation_policies.front());
   const int data = plan.layout.data_parallel_size;
   plan.batch_norm_group_size = options.batch_norm_group_size;
   plan.even_batch_norm_groups = options.even_groups;
@@ -126,9 +128,8 @@ LayoutRun run_layout(const LayoutCase& layout,
         state_options.optimizer = layout.optimizer;
         state_options.zero_stage = plan.zero_stage;
         state_options.mesh = &mesh;
-        state_options.layers =
-            step::layers_of_stage(plan, mesh.here.pipeline_stage,
-                                  static_cast<int64_t>(table.layers.size()));
+        state_options.layers = step::layers_of_stage(
+            plan, mesh.here.pipeline_stage, layers::num_layers(table));
         step::TrainingState state(table, state_options);
 
         loader::LoaderOptions loading =

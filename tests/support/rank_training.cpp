@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "configs/layers/detect_branches.h"
 #include "configs/layers/layer_cost.h"
 #include "configs/layers/model_table.h"
 #include "parallel/activations/counting_allocator.h"
@@ -78,9 +79,8 @@ RankTraining::RankTraining(const configs::RunConfig& config,
   options.zero_stage = plan.zero_stage;
   options.device = device;
   options.mesh = &mesh_;
-  options.layers =
-      step::layers_of_stage(plan, mesh_.here.pipeline_stage,
-                            static_cast<int64_t>(table.layers.size()));
+  options.layers = step::layers_of_stage(plan, mesh_.here.pipeline_stage,
+                                         layers::num_layers(table));
   state_ = std::make_unique<step::TrainingState>(table, options);
   loader::LoaderOptions input =
       input_options(config, plan, mesh_, state_->model());

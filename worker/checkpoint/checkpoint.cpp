@@ -21,20 +21,18 @@ namespace fs = std::filesystem;
 using OrderedJson = nlohmann::ordered_json;
 
 OrderedJson counters_to_json(const step::TrainingCounters& counters) {
-  OrderedJson json = {{"committed_steps", counters.committed_steps},
-                      {"optimizer_steps", counters.optimizer_steps},
-                      {"last_optimizer_step", counters.last_optimizer_step},
-                      {"best_fitness", counters.best_fitness},
-                      {"best_epoch", counters.best_epoch},
-                      {"recorded_epochs", counters.recorded_epochs},
-                      {"epoch_means",
-                       {{"steps", counters.meter.steps},
-                        {"box", counters.meter.box},
-                        {"obj", counters.meter.obj},
-                        {"cls", counters.meter.cls}}},
-                      {"loss_scale",
-                       {{"value", counters.loss_scale.value},
-                        {"good_steps", counters.loss_scale.good_steps}}}};
+  OrderedJson json = {
+      {"committed_steps", counters.committed_steps},
+      {"optimizer_steps", counters.optimizer_steps},
+      {"last_optimizer_step", counters.last_optimizer_step},
+      {"best_fitness", counters.best_fitness},
+      {"best_epoch", counters.best_epoch},
+      {"recorded_epochs", counters.recorded_epochs},
+      {"epoch_means",
+       {{"steps", counters.meter.steps}, {"terms", counters.meter.means}}},
+      {"loss_scale",
+       {{"value", counters.loss_scale.value},
+        {"good_steps", counters.loss_scale.good_steps}}}};
   if (!counters.class_maps.empty()) json["class_maps"] = counters.class_maps;
   if (counters.data.images > 0) {
     json["data"] = {{"images", counters.data.images},
@@ -52,9 +50,15 @@ step::TrainingCounters counters_from_json(const OrderedJson& json) {
   counters.best_epoch = json.at("best_epoch").get<int64_t>();
   counters.recorded_epochs = json.at("recorded_epochs").get<int64_t>();
   const OrderedJson& means = json.at("epoch_means");
-  counters.meter = {
-      means.at("steps").get<int64_t>(), means.at("box").get<double>(),
-      means.at("obj").get<double>(), means.at("cls").get<double>()};
+  counters.meter.steps = means.at("steps").get<int64_t>();
+  if (means.contains("terms")) {
+    counters.meter.means = means.at("terms").get<LossTerms>();
+  } else {  // checkpoints of older versions have heads with anchors
+    const auto names = loss_term_names(/*has_anchors=*/true);
+    for (size_t i = 0; i < names.size(); ++i) {
+      counters.meter.means[i] = means.at(names[i]).get<double>();
+    }
+  }
   // Checkpoints of older versions have no loss scale.
   if (json.contains("loss_scale")) {
     const OrderedJson& scale = json.at("loss_scale");

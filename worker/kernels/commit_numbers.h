@@ -14,14 +14,19 @@
 namespace headroom::kernels {
 
 inline constexpr int kParameterGroups = 3;
-inline constexpr int kStepItems = 3;  // box, obj, cls
+// The items of a step: three losses, then the divisor of the losses and of the
+// gradient, at least 1. The divisor is the sum of the places' weights of a head
+// without anchors (worker/loss/place_loss.h), and 0 for any other head.
+inline constexpr int kStepItems = 4;
+inline constexpr int kDivisorItem = 3;
 inline constexpr double kMostGradientNorm = 10;
 
 struct CommitNumbers {
   bool ends_step = false;        // false: do nothing and write no outcome
   bool may_commit = false;       // the host found no reason to reject the step
   bool steps_optimizer = false;  // false: only accumulate gradients
-  // Factor of a step's gradients; a power of two.
+  // Factor of a step's gradients, a power of two; the divisor among the items
+  // comes on top.
   double gradient_scale = 1;
   double num_groups = 1;      // number of groups summed in batch_norm_sums
   double average_weight = 0;  // 1 - decay
@@ -41,6 +46,11 @@ struct CommitOutcome {
   double is_complete = 1;
 };
 inline constexpr int kOutcomeDoubles = sizeof(CommitOutcome) / sizeof(double);
+
+// What the losses and the gradient are divided by.
+HEADROOM_HD double divisor_of(const double* items) {
+  return items[kDivisorItem] > 1 ? items[kDivisorItem] : 1;
+}
 
 // The factor that limits a gradient of `norm`, as PyTorch clips.
 HEADROOM_HD double clip_coefficient(double norm, double most) {

@@ -92,8 +92,9 @@ struct FlatBuffers {
 
 // Device memory in which host and device exchange the decision about a step.
 struct CommitPlace {
-  at::Tensor numbers;  // the bytes of a CommitNumbers
-  at::Tensor outcome;  // double [kOutcomeDoubles]
+  at::Tensor numbers;     // the bytes of a CommitNumbers
+  at::Tensor outcome;     // double [kOutcomeDoubles]
+  at::Tensor items = {};  // double [kStepItems], for the decision only
   // If the devices of several ranks decide together: the number of ranks that
   // reject the step (double [1]), and Communicator::failure_word().
   at::Tensor objections = {};
@@ -218,8 +219,7 @@ class DeviceKernels {
                        const at::Tensor& partial) = 0;
   // Decides whether the step counts, from the partial sums of all buffers and
   // the step's items, and writes the outcome.
-  virtual void decide(const at::Tensor& partial, const at::Tensor& items,
-                      const CommitPlace& place) = 0;
+  virtual void decide(const at::Tensor& partial, const CommitPlace& place) = 0;
   // Accumulates and clips gradients and updates parameters and their EMA, if
   // the outcome says that the step counts.
   virtual void commit(const FlatBuffers& buffers, const CommitPlace& place) = 0;

@@ -1,6 +1,7 @@
 #include "worker/loss/device_place_loss.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/stack.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/input_metadata.h>
 #include <torch/csrc/autograd/variable.h>
@@ -88,7 +89,7 @@ class DevicePlaceLoss : public torch::autograd::Function<DevicePlaceLoss> {
   static variable_list forward(AutogradContext* ctx, at::TensorList maps,
                                kernels::DeviceKernels* kernels,
                                const PlaceLossCall* prepared,
-                               const GatherOverRows* gather) {
+                               const GatherParts* gather) {
     const auto kept = c10::make_intrusive<KeptPlaces>();
     kept->kernels = kernels;
     PlaceLossCall call = *prepared;
@@ -102,7 +103,7 @@ class DevicePlaceLoss : public torch::autograd::Function<DevicePlaceLoss> {
     }
     allocate_results(call);
     const auto of_all = [gather](const at::Tensor& own) {
-      return *gather ? (*gather)(own) : own.unsqueeze(0);
+      return *gather ? at::stack((*gather)(own)) : own.unsqueeze(0);
     };
     kernels->best_places(call);
     call.all_taken = of_all(call.taken);
@@ -165,7 +166,7 @@ PlaceLoss device_place_loss(kernels::DeviceKernels& kernels,
                             const std::vector<PlaceMaps>& levels,
                             const PackedTargets& labels,
                             const at::Tensor& scales, const PlaceLossRule& rule,
-                            const GatherOverRows& gather) {
+                            const GatherParts& gather) {
   HEADROOM_CHECK(rule.places.kept >= rule.places.chosen,
                  cat("a device does not choose ", rule.places.kept, " of ",
                      rule.places.chosen, " places"));
@@ -186,7 +187,7 @@ PlaceLoss device_place_loss(kernels::DeviceKernels& kernels,
   call.capacity = labels.capacities.front();
   call.labels = labels.bytes;
   call.scales = scales;
-  call.rules = {rule.box_gain, rule.cls_gain, rule.dfl_gain,
+  call.rules = {rule.gains.box, rule.gains.cls, rule.gains.dfl,
                 rule.places.chosen};
   const variable_list outputs =
       DevicePlaceLoss::apply(at::TensorList(maps), &kernels, &call, &gather);

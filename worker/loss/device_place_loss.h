@@ -18,7 +18,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <functional>
 #include <vector>
 
 #include "worker/kernels/device_kernels.h"
@@ -31,19 +30,14 @@ namespace headroom::loss {
 // `images` and `factor` are those of PlaceLossRule.
 at::Tensor place_scales(double images, double factor);
 
-// Gathers equally large tensors of all ranks that have rows of the same images:
-// returns [ranks, ...], in the same order on each of them. Called twice per
-// loss, with a few numbers for each label.
-using GatherOverRows = std::function<at::Tensor(const at::Tensor& own)>;
-
 // `labels`: made by pack_labels(); `labels` and `scales` are on the maps'
-// device. The rule's images and factor are not read. `gather` is needed only if
-// the maps have a part of the rows. REQUIRES: rule.places.kept >=
-// rule.places.chosen, at most kernels::kMostTakenPlaces (checked).
+// device. The rule's images and factor are not read. `gather` is called twice,
+// on tensors of the device. REQUIRES: rule.places.kept >= rule.places.chosen,
+// at most kernels::kMostTakenPlaces (checked).
 PlaceLoss device_place_loss(kernels::DeviceKernels& kernels,
                             const std::vector<PlaceMaps>& levels,
                             const PackedTargets& labels,
                             const at::Tensor& scales, const PlaceLossRule& rule,
-                            const GatherOverRows& gather = {});
+                            const GatherParts& gather = {});
 
 }  // namespace headroom::loss

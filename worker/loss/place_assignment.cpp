@@ -64,9 +64,7 @@ class Matching {
   }
   T alignment(size_t label, int64_t local, T overlap) const {
     return kernels::place_alignment(
-        predictions_.scores[local * predictions_.num_classes +
-                            labels_[label].class_index],
-        overlap);
+        predictions_.score(local, labels_[label].class_index), overlap);
   }
 
   // Calls visit(place, local) for each candidate of the label.

@@ -30,7 +30,7 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
+#include <functional>
 #include <vector>
 
 #include "worker/kernels/place_math.h"
@@ -98,8 +98,8 @@ PlaceLabel<T> pixel_label(const LabelRow& label, T width, T height) {
 template <typename T>
 struct PlacePredictions {
   const kernels::CornerBox<T>* boxes = nullptr;  // pixels
-  const T* scores = nullptr;  // probabilities [places, num_classes]
-  int64_t num_classes = 0;
+  // The probability of a class.
+  std::function<T(int64_t local, int64_t class_index)> score;
 };
 
 template <typename T>

@@ -1,6 +1,8 @@
 #include "worker/loss/place_loss.h"
 
 #include <ATen/Dispatch.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/sum.h>
 #include <ATen/ops/tensor.h>
@@ -20,11 +22,19 @@ namespace {
 using kernels::CornerBox;
 using kernels::SideDistance;
 
+// The centre of a cell in the whole level, in cells.
+double centre_column(const PlaceLevel& level, int64_t cell) {
+  return static_cast<double>(cell % level.width) + 0.5;
+}
+double centre_row(const PlaceLevel& level, int64_t cell) {
+  return static_cast<double>(level.first_row + cell / level.width) + 0.5;
+}
+
 // An owned place: its level, its cell, and its target.
 struct Target {
   size_t level = 0;
   int64_t image = 0, cell = 0;
-  int64_t width = 0;  // cells in a row of the level
+  double x = 0, y = 0;  // the cell's centre in the whole level, in cells
   int64_t class_index = 0;
   double weight = 0;
   CornerBox<double> box;  // the label's, in cells of the level
@@ -40,8 +50,7 @@ template <typename T>
 BoxTerms box_terms(const T* logits, const Target& target,
                    const PlaceLossRule& rule) {
   using Number = kernels::Dual<kBoxSides>;
-  const double x = static_cast<double>(target.cell % target.width) + 0.5;
-  const double y = static_cast<double>(target.cell / target.width) + 0.5;
+  const double x = target.x, y = target.y;
   std::array<SideDistance, kBoxSides> distances;
   std::array<Number, kBoxSides> means;
   for (size_t side = 0; side < kBoxSides; ++side) {
@@ -55,12 +64,12 @@ BoxTerms box_terms(const T* logits, const Target& target,
     double* const gradient = &terms.gradient[side * kDistanceBins];
     for (int64_t bin = 0; bin < kDistanceBins; ++bin) {
       gradient[bin] =
-          -rule.box_gain * ciou.d[side] * distances[side].by_logit(bin);
+          -rule.gains.box * ciou.d[side] * distances[side].by_logit(bin);
     }
     const double wanted =
         kernels::wanted_distance(x, y, static_cast<int64_t>(side), target.box);
     terms.dfl += kernels::side_loss(distances[side], wanted,
-                                    rule.dfl_gain / kBoxSides, gradient) /
+                                    rule.gains.dfl / kBoxSides, gradient) /
                  kBoxSides;
   }
   return terms;
@@ -82,50 +91,67 @@ T* logits_at(const at::Tensor& map, int64_t image, int64_t cell) {
          (image * map.size(1) * map.size(2) + cell) * map.size(3);
 }
 
-// Assigns the places of one image.
+// Assigns the places of the images in some maps.
 template <typename T>
-class ImageTargets {
+class PlaceTargets {
  public:
-  ImageTargets(const PlaceGrid& grid, const Maps& maps,
-               const PlaceLossRule& rule)
+  PlaceTargets(const PlaceGrid& grid, const Maps& maps,
+               const std::vector<LabelRow>& labels, const PlaceLossRule& rule)
       : grid_(grid),
         maps_(maps),
         rule_(rule),
-        boxes_(static_cast<size_t>(grid.num_local())),
-        scores_(static_cast<size_t>(grid.num_local() * rule.num_classes)) {}
-
-  void assign(int64_t image, const std::vector<LabelRow>& labels,
-              std::vector<Target>& targets) {
-    if (labels.empty()) return;
-    predict(image);
-    const std::vector<PlaceLabel<T>> in_pixels = pixel_labels(labels);
-    const PlacePredictions<T> predictions = {boxes_.data(), scores_.data(),
-                                             rule_.num_classes};
-    const auto taken = best_places(grid_, in_pixels, predictions, rule_.places);
-    const auto owned =
-        owned_places(grid_, in_pixels, predictions, taken, rule_.places);
-    const auto maxima = label_maxima(owned, labels.size());
-    for (const OwnedPlace<T>& place : owned) {
-      const auto label = static_cast<size_t>(place.label);
-      targets.push_back(
-          target_of(image, place.local, in_pixels[label],
-                    static_cast<double>(place_weight(place, maxima[label]))));
+        labels_(static_cast<size_t>(maps.front().size(0))),
+        boxes_(at::empty({maps.front().size(0), grid.num_local(), kBoxSides},
+                         maps.front().options())) {
+    for (const LabelRow& label : labels) {
+      labels_[static_cast<size_t>(label.image)].push_back(in_pixels(label));
+    }
+    for (size_t image = 0; image < labels_.size(); ++image) {
+      if (!labels_[image].empty()) predict(image);
     }
   }
 
+  std::vector<Target> assign(const GatherParts& gather) const {
+    std::vector<TakenPlaces<T>> taken;
+    for (size_t image = 0; image < labels_.size(); ++image) {
+      taken.push_back(
+          best_places(grid_, labels_[image], predictions(image), rule_.places));
+    }
+    merge(taken, gather);
+    std::vector<std::vector<OwnedPlace<T>>> owned;
+    std::vector<std::vector<LabelMaxima<T>>> maxima;
+    for (size_t image = 0; image < labels_.size(); ++image) {
+      owned.push_back(owned_places(grid_, labels_[image], predictions(image),
+                                   taken[image], rule_.places));
+      maxima.push_back(label_maxima(owned[image], labels_[image].size()));
+    }
+    merge(maxima, gather);
+    std::vector<Target> targets;
+    for (size_t image = 0; image < labels_.size(); ++image) {
+      for (const OwnedPlace<T>& place : owned[image]) {
+        const T weight = place_weight(
+            place, maxima[image][static_cast<size_t>(place.label)]);
+        targets.push_back(target_of(image, place, static_cast<double>(weight)));
+      }
+    }
+    return targets;
+  }
+
  private:
-  void predict(int64_t image) {
-    const auto classes = static_cast<size_t>(rule_.num_classes);
+  CornerBox<T>* boxes_of(size_t image) const {
+    static_assert(sizeof(CornerBox<T>) == kBoxSides * sizeof(T));
+    return reinterpret_cast<CornerBox<T>*>(boxes_.data_ptr<T>()) +
+           static_cast<int64_t>(image) * grid_.num_local();
+  }
+
+  void predict(size_t image) {
+    CornerBox<T>* box = boxes_of(image);
     for (size_t i = 0; i < grid_.levels().size(); ++i) {
       const PlaceLevel& level = grid_.levels()[i];
       for (int64_t cell = 0; cell < level.rows * level.width; ++cell) {
-        const auto local = static_cast<size_t>(grid_.local_begin(i) + cell);
-        boxes_[local] = box_in_pixels(
-            logits_at<T>(box_of(maps_, i), image, cell), level, cell);
-        const T* const logits = logits_at<T>(cls_of(maps_, i), image, cell);
-        for (size_t c = 0; c < classes; ++c) {
-          scores_[local * classes + c] = kernels::score_of(logits[c]);
-        }
+        *box++ = box_in_pixels(
+            logits_at<T>(box_of(maps_, i), static_cast<int64_t>(image), cell),
+            level, cell);
       }
     }
   }
@@ -137,64 +163,133 @@ class ImageTargets {
       d[side] = static_cast<T>(
           kernels::distance_of(logits + side * kDistanceBins).mean);
     }
-    return kernels::predicted_box(cell % level.width, cell / level.width,
+    return kernels::predicted_box(cell % level.width,
+                                  level.first_row + cell / level.width,
                                   level.stride, d.data());
   }
 
-  std::vector<PlaceLabel<T>> pixel_labels(
-      const std::vector<LabelRow>& labels) const {
+  PlacePredictions<T> predictions(size_t image) const {
+    return {boxes_of(image), [this, image](int64_t local, int64_t class_index) {
+              const size_t level = grid_.level_of(local);
+              const T logit = logits_at<T>(
+                  cls_of(maps_, level), static_cast<int64_t>(image),
+                  local - grid_.local_begin(level))[class_index];
+              return kernels::score_of(logit);
+            }};
+  }
+
+  PlaceLabel<T> in_pixels(const LabelRow& label) const {
     const PlaceLevel& level = grid_.levels().front();
     const auto width = static_cast<T>(level.width * level.stride);
     const auto height = static_cast<T>(level.height * level.stride);
-    std::vector<PlaceLabel<T>> result;
-    for (const LabelRow& label : labels) {
-      result.push_back(pixel_label(label, width, height));
-    }
-    return result;
+    return pixel_label(label, width, height);
   }
 
-  Target target_of(int64_t image, int64_t local, const PlaceLabel<T>& label,
+  Target target_of(size_t image, const OwnedPlace<T>& place,
                    double weight) const {
-    const size_t i = grid_.level_of(local);
+    const PlaceLabel<T>& label =
+        labels_[image][static_cast<size_t>(place.label)];
+    const size_t i = grid_.level_of(place.local);
     const PlaceLevel& level = grid_.levels()[i];
-    const int64_t cell = local - grid_.local_begin(i);
-    const auto stride = static_cast<double>(level.stride);
-    const auto in_cells = [stride](T pixels) {
-      return static_cast<double>(pixels) / stride;
+    const int64_t cell = place.local - grid_.local_begin(i);
+    const auto in_cells = [&level](T pixels) {
+      return static_cast<double>(pixels) / static_cast<double>(level.stride);
     };
     return {i,
-            image,
+            static_cast<int64_t>(image),
             cell,
-            level.width,
+            centre_column(level, cell),
+            centre_row(level, cell),
             label.class_index,
             weight,
             {in_cells(label.box.x1), in_cells(label.box.y1),
              in_cells(label.box.x2), in_cells(label.box.y2)}};
   }
 
+  int64_t num_labels() const {
+    int64_t count = 0;
+    for (const auto& labels : labels_) count += std::ssize(labels);
+    return count;
+  }
+
+  // Each label's best places of all parts of the images.
+  void merge(std::vector<TakenPlaces<T>>& taken,
+             const GatherParts& gather) const {
+    if (!gather || num_labels() == 0) return;
+    const int64_t chosen = rule_.places.chosen;
+    at::Tensor own = at::full({num_labels(), chosen, 2}, -1, at::kDouble);
+    double* to = own.mutable_data_ptr<double>();
+    for (const TakenPlaces<T>& of_image : taken) {
+      for (const auto& places : of_image) {
+        for (size_t i = 0; i < places.size(); ++i) {
+          to[2 * i] = static_cast<double>(places[i].place);
+          to[2 * i + 1] = static_cast<double>(places[i].alignment);
+        }
+        to += 2 * chosen;
+      }
+    }
+    std::vector<std::vector<TakenPlaces<T>>> parts(taken.size());
+    for (const at::Tensor& part : gather(own)) {
+      const double* from = part.const_data_ptr<double>();
+      for (size_t image = 0; image < taken.size(); ++image) {
+        TakenPlaces<T>& here = parts[image].emplace_back(labels_[image].size());
+        for (auto& places : here) {
+          for (int64_t i = 0; i < chosen && from[2 * i] >= 0; ++i) {
+            places.push_back({static_cast<int64_t>(from[2 * i]),
+                              static_cast<T>(from[2 * i + 1])});
+          }
+          from += 2 * chosen;
+        }
+      }
+    }
+    for (size_t image = 0; image < taken.size(); ++image) {
+      taken[image] = merged_places(parts[image], rule_.places);
+    }
+  }
+
+  void merge(std::vector<std::vector<LabelMaxima<T>>>& maxima,
+             const GatherParts& gather) const {
+    if (!gather || num_labels() == 0) return;
+    at::Tensor own = at::empty({num_labels(), 2}, at::kDouble);
+    double* to = own.mutable_data_ptr<double>();
+    for (const auto& of_image : maxima) {
+      for (const LabelMaxima<T>& most : of_image) {
+        *to++ = static_cast<double>(most.alignment);
+        *to++ = static_cast<double>(most.overlap);
+      }
+    }
+    std::vector<std::vector<std::vector<LabelMaxima<T>>>> parts(maxima.size());
+    for (const at::Tensor& part : gather(own)) {
+      const double* from = part.const_data_ptr<double>();
+      for (size_t image = 0; image < maxima.size(); ++image) {
+        auto& here = parts[image].emplace_back(labels_[image].size());
+        for (LabelMaxima<T>& most : here) {
+          most.alignment = static_cast<T>(*from++);
+          most.overlap = static_cast<T>(*from++);
+        }
+      }
+    }
+    for (size_t image = 0; image < maxima.size(); ++image) {
+      maxima[image] = merged_maxima(parts[image]);
+    }
+  }
+
   const PlaceGrid& grid_;
   const Maps& maps_;
   const PlaceLossRule& rule_;
-  std::vector<CornerBox<T>> boxes_;
-  std::vector<T> scores_;
+  std::vector<std::vector<PlaceLabel<T>>> labels_;  // by image
+  at::Tensor boxes_;  // [n, places, 4], pixels; of images with labels
 };
 
 std::vector<Target> targets_of(const PlaceGrid& grid, const Maps& maps,
                                const std::vector<LabelRow>& labels,
-                               const PlaceLossRule& rule) {
-  const int64_t images = maps.front().size(0);
-  std::vector<std::vector<LabelRow>> of_image(static_cast<size_t>(images));
-  for (const LabelRow& label : labels) {
-    of_image[static_cast<size_t>(label.image)].push_back(label);
-  }
+                               const PlaceLossRule& rule,
+                               const GatherParts& gather) {
   std::vector<Target> targets;
   AT_DISPATCH_FLOATING_TYPES(
       maps.front().scalar_type(), "place assignment", [&] {
-        ImageTargets<scalar_t> assignment(grid, maps, rule);
-        for (int64_t image = 0; image < images; ++image) {
-          assignment.assign(image, of_image[static_cast<size_t>(image)],
-                            targets);
-        }
+        targets =
+            PlaceTargets<scalar_t>(grid, maps, labels, rule).assign(gather);
       });
   return targets;
 }
@@ -235,7 +330,7 @@ Maps gradients_of(const Maps& maps, const std::vector<Target>& targets,
   for (size_t level = 0; level < maps.size() / 2; ++level) {
     gradients.push_back(at::zeros_like(box_of(maps, level)));
     gradients.push_back(
-        at::sigmoid(cls_of(maps, level)).mul_(scale * rule.cls_gain));
+        at::sigmoid(cls_of(maps, level)).mul_(scale * rule.gains.cls));
   }
   AT_DISPATCH_FLOATING_TYPES(
       maps.front().scalar_type(), "place loss backward", [&] {
@@ -251,7 +346,7 @@ Maps gradients_of(const Maps& maps, const std::vector<Target>& targets,
             box[i] = static_cast<scalar_t>(weight * terms.gradient[i]);
           }
           at(cls_of(gradients, target.level))[target.class_index] -=
-              static_cast<scalar_t>(weight * rule.cls_gain);
+              static_cast<scalar_t>(weight * rule.gains.cls);
         }
       });
   return gradients;
@@ -271,15 +366,16 @@ class PlaceLossFunction : public torch::autograd::Function<PlaceLossFunction> {
   static variable_list forward(AutogradContext* ctx, at::TensorList given,
                                const PlaceGrid* grid,
                                const std::vector<LabelRow>* labels,
-                               const PlaceLossRule* rule) {
+                               const PlaceLossRule* rule,
+                               const GatherParts* gather) {
     const Maps maps = given.vec();
     const auto kept = c10::make_intrusive<Kept>();
     kept->rule = *rule;
-    kept->targets = targets_of(*grid, maps, *labels, *rule);
+    kept->targets = targets_of(*grid, maps, *labels, *rule, *gather);
     const Sums sums = sums_of(maps, kept->targets, *rule);
     const at::Tensor items =
-        at::tensor({rule->box_gain * sums.box, rule->cls_gain * sums.cls,
-                    rule->dfl_gain * sums.dfl, sums.weight},
+        at::tensor({rule->gains.box * sums.box, rule->gains.cls * sums.cls,
+                    rule->gains.dfl * sums.dfl, sums.weight},
                    at::kDouble);
     at::Tensor total = items.narrow(0, 0, 3).sum();
     total.mul_(rule->factor * rule->images);
@@ -297,7 +393,7 @@ class PlaceLossFunction : public torch::autograd::Function<PlaceLossFunction> {
     const double scale = grads[0].item<double>() * rule.factor * rule.images;
     variable_list gradients =
         gradients_of(ctx->get_saved_variables(), kept->targets, scale, rule);
-    constexpr size_t kOtherArguments = 3;
+    constexpr size_t kOtherArguments = 4;
     gradients.resize(gradients.size() + kOtherArguments);
     return gradients;
   }
@@ -312,7 +408,7 @@ at::Tensor dense_cells(const at::Tensor& map) {
 
 PlaceLoss place_loss(const std::vector<PlaceMaps>& levels,
                      const std::vector<LabelRow>& labels,
-                     const PlaceLossRule& rule) {
+                     const PlaceLossRule& rule, const GatherParts& gather) {
   HEADROOM_CHECK(!levels.empty(), "a head of no levels");
   Maps maps;
   std::vector<PlaceLevel> sizes;
@@ -325,11 +421,12 @@ PlaceLoss place_loss(const std::vector<PlaceMaps>& levels,
     maps.push_back(dense_cells(level.box));
     maps.push_back(dense_cells(level.cls));
     const int64_t rows = level.box.size(2);
-    sizes.push_back({level.stride, rows, level.box.size(3), 0, rows});
+    sizes.push_back({level.stride, level.height > 0 ? level.height : rows,
+                     level.box.size(3), level.first_row, rows});
   }
   const PlaceGrid grid(std::move(sizes));
-  const variable_list results =
-      PlaceLossFunction::apply(at::TensorList(maps), &grid, &labels, &rule);
+  const variable_list results = PlaceLossFunction::apply(
+      at::TensorList(maps), &grid, &labels, &rule, &gather);
   return {results[0], results[1]};
 }
 

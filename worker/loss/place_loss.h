@@ -22,6 +22,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "parallel/base/head_fields.h"
@@ -30,8 +31,12 @@
 
 namespace headroom::loss {
 
+struct PlaceGains {
+  double box = 7.5, cls = 0.5, dfl = 1.5;
+};
+
 struct PlaceLossRule {
-  double box_gain = 7.5, cls_gain = 0.5, dfl_gain = 1.5;
+  PlaceGains gains;
   int64_t num_classes = 80;
   PlaceRule places;
   double images = 1;  // B
@@ -46,18 +51,24 @@ struct PlaceLoss {
   at::Tensor items;
 };
 
-// The maps of a detection level, or of a rank's rows of it.
+// The maps of a detection level.
 struct PlaceMaps {
   at::Tensor box, cls;
   int64_t stride = 1;
-  // Rows of the whole level, and the first of the maps' rows; 0: whole images.
-  int64_t height = 0, first_row = 0;
+  // Of the whole level, if ranks share the images: the maps' first row, and the
+  // number of rows; 0 if the maps hold all rows.
+  int64_t first_row = 0, height = 0;
 };
 
-// `levels`: finest first, of whole images, on the CPU. `labels`: of the images
-// in the maps.
+// Gathers a tensor from all ranks that share the images, in the order of their
+// rows; the tensors have one size. Not set if the maps hold whole images.
+using GatherParts =
+    std::function<std::vector<at::Tensor>(const at::Tensor& own)>;
+
+// `levels`: finest first, on the CPU. `labels`: of the images in the maps, the
+// same on all ranks that share them. Collective over these ranks.
 PlaceLoss place_loss(const std::vector<PlaceMaps>& levels,
                      const std::vector<LabelRow>& labels,
-                     const PlaceLossRule& rule);
+                     const PlaceLossRule& rule, const GatherParts& gather = {});
 
 }  // namespace headroom::loss

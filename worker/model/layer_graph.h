@@ -105,6 +105,7 @@ class LayerGraph {
   // The anchors are read from the state, because loading weights may change
   // them. The reference is valid until the next call.
   const std::vector<Level>& levels() const;
+  bool has_anchors() const { return !levels().front().anchors.empty(); }
   int64_t num_classes() const;
   int64_t input_channels() const;
   int64_t max_stride() const;

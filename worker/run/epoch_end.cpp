@@ -21,9 +21,9 @@ void EpochEnd::record(const EpochWork& work, bool is_due, bool is_last) {
   EpochRecord record;
   record.epoch = epoch();
   record.step = committed;
-  record.box = counters.meter.box;
-  record.obj = counters.meter.obj;
-  record.cls = counters.meter.cls;
+  record.box = counters.meter.means[0];
+  record.obj = counters.meter.means[1];
+  record.cls = counters.meter.means[2];
   record.work = work;
   record.lr = optim::settings_at(run_.schedule, committed - 1, record.epoch).lr;
   record.is_skipped = !is_due;

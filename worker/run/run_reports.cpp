@@ -59,9 +59,9 @@ void RunReports::commit(const StepRecord& newest) {
   progress_.step = committed();
   progress_.epoch = newest.epoch;
   progress_.step_in_epoch = newest.step % run_.steps_in_epoch + 1;
-  progress_.box = meter.box;
-  progress_.obj = meter.obj;
-  progress_.cls = meter.cls;
+  progress_.box = meter.means[0];
+  progress_.obj = meter.means[1];
+  progress_.cls = meter.means[2];
   note(speeds_, newest.images_per_second);
   progress_.images_per_second = median(speeds_);
   progress_.measured_peak_bytes = newest.result.measured_peak_bytes[rank];

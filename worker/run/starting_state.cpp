@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <optional>
 
+#include "configs/layers/detect_branches.h"
 #include "configs/layers/model_record.h"
 #include "parallel/base/check.h"
 #include "parallel/base/log.h"
@@ -141,7 +142,7 @@ std::unique_ptr<step::TrainingState> fresh_state(const RunContext& run,
   options.mesh = &mesh;
   options.layers =
       step::layers_of_stage(assignment.plan, mesh.here.pipeline_stage,
-                            static_cast<int64_t>(run.data.table.layers.size()));
+                            layers::num_layers(run.data.table));
   options.fill = [&](model::LayerGraph& model) {
     // Weights are loaded in later generations too, because the first generation
     // may have ended without a state.

@@ -576,7 +576,7 @@ void TrainingRun::Implementation::note_step(const loader::Batch& batch,
                                             const step::StepResult& result,
                                             double seconds) {
   if (result.verdict.ok()) {
-    state->counters.meter.add(result.box, result.obj, result.cls);
+    state->counters.meter.add(result.terms);
   }
   ++epoch_work.steps;
   epoch_work.images += batch.global_size;

@@ -112,13 +112,13 @@ const at::Tensor& DeviceState::upload(const at::Tensor& packed) {
 
 void DeviceState::measure(const at::Tensor& numbers, const at::Tensor& items,
                           const Peers& peers) {
-  const kernels::CommitPlace place = {numbers, outcome_, peers.objections,
-                                      peers.failure_word};
+  const kernels::CommitPlace place = {numbers, outcome_,
+                                      items.defined() ? items : no_items_,
+                                      peers.objections, peers.failure_word};
   for (const OwnPiece& piece : pieces_) {
     device_.kernels()->squares(piece.buffers, place, piece.partial);
   }
-  device_.kernels()->decide(partial_, items.defined() ? items : no_items_,
-                            place);
+  device_.kernels()->decide(partial_, place);
 }
 
 void DeviceState::apply(const at::Tensor& numbers) {

@@ -62,8 +62,8 @@ class DeviceState {
     const int32_t* failure_word;
   };
   // `numbers`: as returned by upload(), or another copy. `items`: the loss
-  // items, double [3] on the device, summed over the ranks; undefined means
-  // zeros.
+  // items, double [kStepItems] on the device, summed over the ranks; undefined
+  // means zeros.
   void measure(const at::Tensor& numbers, const at::Tensor& items,
                const Peers& peers = {});
   void apply(const at::Tensor& numbers);

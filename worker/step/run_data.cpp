@@ -70,6 +70,11 @@ void use_anchors(const configs::RunConfig& config, layers::ModelTable& table) {
                         .value_or(table.anchors);
     return;
   }
+  if (table.anchors.empty()) {
+    throw Error("config", "the head of " + table.name + " has no anchors",
+                "leave anchors out, or train a model that has them, for "
+                "example --cfg yolov5s");
+  }
   layers::AnchorList anchors = configs::anchors_of_run(config);
   const auto count = [](const layers::AnchorList& list) {
     return cat(list.size(), " levels of ",
@@ -360,6 +365,10 @@ loader::LoaderOptions loader_options(const configs::RunConfig& config,
                     type = scalar_type_of(config.precision)](
                        const std::vector<loss::LabelRow>& labels,
                        int64_t height, int64_t width) {
+    // Without anchors the step assigns labels, because it needs predictions.
+    if (levels.front().anchors.empty()) {
+      return std::vector<loss::LevelTargets>(levels.size());
+    }
     std::vector<loss::LevelGrid> grids;
     for (const model::LayerGraph::Level& level : levels) {
       loss::LevelGrid grid{height / level.stride, width / level.stride, {}};

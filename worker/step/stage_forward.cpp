@@ -18,15 +18,20 @@ namespace headroom::step {
 namespace {
 
 // Joins parts [n, anchors, rows, W, fields] of a head by rows, in the memory
-// order of a whole head: [n, rows, W, anchors, fields].
+// order of a whole head: [n, rows, W, anchors, fields]. A part of a head
+// without anchors is a map [n, channels, rows, W].
 at::Tensor joined_rows(const std::vector<at::Tensor>& parts) {
   const at::Tensor& first = parts.front();
   int64_t rows = 0;
   for (const at::Tensor& part : parts) rows += part.size(2);
-  const at::Tensor whole = at::empty({first.size(0), rows, first.size(3),
-                                      first.size(1), first.size(4)},
-                                     first.options())
-                               .permute({0, 3, 1, 2, 4});
+  std::vector<int64_t> sizes = {first.size(0), rows, first.size(3),
+                                first.size(1)};
+  std::vector<int64_t> order = {0, 3, 1, 2};
+  if (first.dim() == 5) {
+    sizes.push_back(first.size(4));
+    order.push_back(4);
+  }
+  const at::Tensor whole = at::empty(sizes, first.options()).permute(order);
   int64_t begin = 0;
   for (const at::Tensor& part : parts) {
     whole.narrow(2, begin, part.size(2)).copy_(part);

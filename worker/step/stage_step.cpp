@@ -1,5 +1,6 @@
 #include "worker/step/stage_step.h"
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
 #include <utility>
@@ -24,7 +25,9 @@ StageStep::StageStep(const StepOptions& options, TrainingState& state,
       routes_(routes_of_stage(state.model(), options.plan,
                               mesh.here.pipeline_stage)),
       images_(state.device(), options_.following),
-      items_(at::zeros({3}, state.device().options(at::kDouble))) {}
+      items_(at::zeros({kernels::kStepItems},
+                       state.device().options(at::kDouble))),
+      losses_(items_.narrow(0, 0, kNumLossTerms)) {}
 
 void StageStep::begin(Part part, CudaGraphRunner* graphs, StepCommit& commit) {
   part_ = std::move(part);
@@ -192,13 +195,14 @@ at::Tensor StageStep::loss_on_device(const std::vector<at::Tensor>& heads,
                                      const at::Tensor& scales) {
   const loss::DetectionLoss loss =
       loss::detection_loss(heads, targets, scales, options_.gains);
-  items_.add_(loss.items);
+  losses_.add_(loss.items);
   return loss.total;
 }
 
 at::Tensor StageStep::loss_of(int64_t micro_batch,
                               const std::vector<at::Tensor>& heads,
                               const std::vector<at::Tensor>& teacher) {
+  if (!state_.model().has_anchors()) return place_loss_of(micro_batch, heads);
   std::vector<loss::HeadSize> sizes;
   for (const at::Tensor& head : heads) sizes.push_back(loss::size_of(head));
   if (!state_.device().is_cpu()) {
@@ -212,8 +216,47 @@ at::Tensor StageStep::loss_of(int64_t micro_batch,
   const loss::DetectionLoss loss =
       loss::detection_loss(heads, targets_of(part_, micro_batch, sizes),
                            counts_of(part_, sizes), options_.gains, teacher);
-  items_.add_(loss.items);
+  losses_.add_(loss.items);
   return part_.loss_scale == 1 ? loss.total : loss.total.mul(part_.loss_scale);
+}
+
+// The heads are all levels' distances, then all levels' classes.
+at::Tensor StageStep::place_loss_of(int64_t micro_batch,
+                                    const std::vector<at::Tensor>& heads) {
+  const std::vector<model::LayerGraph::Level>& levels = state_.model().levels();
+  std::vector<loss::PlaceMaps> maps;
+  for (size_t level = 0; level < levels.size(); ++level) {
+    maps.push_back(
+        {heads[level], heads[levels.size() + level], levels[level].stride});
+    if (!context_.images_are_split()) continue;
+    const RowWindow window = context_.window(heads[level].size(2));
+    maps.back().first_row = window.first_row;
+    maps.back().height = window.global_rows;
+  }
+  loss::GatherParts gather;
+  if (context_.images_are_split()) {
+    gather = [this](const at::Tensor& own) {
+      const int64_t ranks = mesh_.spatial->size();
+      const at::Tensor all = at::empty({ranks * own.numel()}, own.options());
+      mesh_.spatial->all_gather(all, own.view({-1}));
+      std::vector<at::Tensor> parts;
+      for (int64_t rank = 0; rank < ranks; ++rank) {
+        parts.push_back(
+            all.narrow(0, rank * own.numel(), own.numel()).view(own.sizes()));
+      }
+      return parts;
+    };
+  }
+  loss::PlaceLossRule rule;
+  rule.gains = options_.place_gains;
+  rule.num_classes = options_.gains.num_classes;
+  rule.images = static_cast<double>(part_.counts.images);
+  rule.factor = part_.loss_scale;
+  const loss::PlaceLoss loss = loss::place_loss(
+      maps, loader::labels_of(*part_.batch, part_.samples(micro_batch)), rule,
+      gather);
+  items_.add_(loss.items);
+  return loss.total;
 }
 
 std::string StageStep::failed_phase() const {

@@ -22,6 +22,7 @@
 #include "worker/data/loader/batch.h"
 #include "worker/data/loader/loader_options.h"
 #include "worker/loss/detection_loss.h"
+#include "worker/loss/place_loss.h"
 #include "worker/memory/memory_ladder.h"
 #include "worker/optim/lr_schedule.h"
 #include "worker/step/cuda_graph_runner.h"
@@ -37,6 +38,7 @@ namespace headroom::step {
 // Step options of a run; they stay the same in all steps.
 struct StepOptions {
   loss::LossGains gains;
+  loss::PlaceGains place_gains = {};  // of a head without anchors
   optim::ScheduleOptions schedule;
   plan::Plan plan;
   bool skip_non_finite = false;
@@ -92,8 +94,8 @@ class StageStep final : public pipeline::StageWork {
   void prepare(const Part& next);
 
   const pipeline::StageRoutes& routes() const { return routes_; }
-  // Double [3] on the state's device: this rank's share of the global batch's
-  // box, obj and cls, summed over the step's micro-batches.
+  // Double [kStepItems] on the state's device: this rank's share of the global
+  // batch's items, summed over the step's micro-batches.
   const at::Tensor& items() const { return items_; }
 
   std::vector<at::Tensor> forward(int64_t micro_batch,
@@ -129,6 +131,8 @@ class StageStep final : public pipeline::StageWork {
   int64_t match_capacity(const Part& part) const;
   at::Tensor loss_of(int64_t micro_batch, const std::vector<at::Tensor>& heads,
                      const std::vector<at::Tensor>& teacher);
+  at::Tensor place_loss_of(int64_t micro_batch,
+                           const std::vector<at::Tensor>& heads);
   at::Tensor loss_on_device(const std::vector<at::Tensor>& heads,
                             const loss::PackedTargets& targets,
                             const at::Tensor& scales);
@@ -143,6 +147,7 @@ class StageStep final : public pipeline::StageWork {
   const pipeline::StageRoutes routes_;
   DevicePrefetcher images_;
   const at::Tensor items_;
+  const at::Tensor losses_;  // the losses among the items
   // The following members belong to the newest step.
   Part part_;
   CudaGraphRunner* graphs_ = nullptr;

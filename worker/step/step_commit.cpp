@@ -11,9 +11,17 @@ namespace headroom::step {
 using data_parallel::Outcome;
 
 void HostCommit::send(const at::Tensor& items, Outcome) {
-  unscale_gradients();
-  reports_.set_losses(items);
+  unscale_gradients(divisor(items));
+  reports_.set_items(items);
   reports_.set_squared_norm_share(state_.squared_norm_share());
+}
+
+// The norm needs the divisor, so the ranks sum it before their reports.
+double HostCommit::divisor(const at::Tensor& items) {
+  if (state_.model().has_anchors()) return 1;
+  const at::Tensor summed = items.cpu().clone();
+  world_.all_reduce(summed);
+  return kernels::divisor_of(summed.const_data_ptr<double>());
 }
 
 void HostCommit::receive() { reports_.all_reduce(world_); }
@@ -63,11 +71,11 @@ void DeviceCommit::send(const at::Tensor& items, Outcome outcome) {
   const at::Tensor& packed = state_.device_state()->upload(numbers(outcome));
   if (is_alone()) return state_.end_on_device(packed, items);
   device.upload_into(reports_.values(), reports_in_told_);
-  reports_.set_losses_in(reports_in_told_, items);
+  reports_.set_items_in(reports_in_told_, items);
   failure_word_ = world_.failure_word();
   world_.all_reduce(reports_in_told_);
   state_.end_on_device(
-      packed, StepReports::losses_in(reports_in_told_),
+      packed, StepReports::items_in(reports_in_told_),
       {StepReports::objections_in(reports_in_told_), failure_word_.get()});
   outcome_in_told_.copy_(state_.device_state()->outcome());
 }
@@ -76,7 +84,7 @@ void DeviceCommit::receive() {
   kernels::CommitOutcome found;
   if (is_alone()) {
     found = DeviceState::outcome_of(state_.device_state()->outcome());
-    reports_.set_losses(found.items);
+    reports_.set_items(found.items);
   } else {
     const at::Tensor told = told_.cpu();
     const int64_t num_reports = reports_in_told_.numel();

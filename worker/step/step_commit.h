@@ -46,7 +46,6 @@
 #include <ATen/core/Tensor.h>
 
 #include <memory>
-#include <optional>
 
 #include "parallel/collectives/mesh.h"
 #include "parallel/data_parallel/vote.h"
@@ -66,8 +65,8 @@ class StepCommit {
   virtual ~StepCommit() = default;
 
   // `planned`: the commit's arguments without the gradient norm. `loss_scale`:
-  // the factor of the loss in backward, if the loss was scaled.
-  void begin(const CommitArguments& planned, std::optional<double> loss_scale) {
+  // the factor of the loss in backward.
+  void begin(const CommitArguments& planned, double loss_scale) {
     planned_ = planned;
     loss_scale_ = loss_scale;
   }
@@ -81,7 +80,7 @@ class StepCommit {
                ? data_parallel::Outcome::kNonFinite
                : data_parallel::Outcome::kOk;
   }
-  // Sends the reports, to which it adds this rank's losses (`items`) and share
+  // Sends the reports, to which it adds this rank's `items` and share
   // of the squared gradient norm. `outcome`: as in the reports' ballot.
   virtual void send(const at::Tensor& items,
                     data_parallel::Outcome outcome) = 0;
@@ -92,8 +91,9 @@ class StepCommit {
   virtual bool finish(const CommitArguments& arguments, bool counts) = 0;
 
  protected:
-  void unscale_gradients() {
-    if (loss_scale_) state_.unscale_gradients(*loss_scale_);
+  // `divisor`: of the gradients, on top of the loss scale.
+  void unscale_gradients(double divisor = 1) {
+    state_.unscale_gradients(loss_scale_ * divisor);
   }
 
   TrainingState& state_;
@@ -103,7 +103,7 @@ class StepCommit {
 
  private:
   const FaultInjection* faults_;
-  std::optional<double> loss_scale_;
+  double loss_scale_ = 1;
 };
 
 class HostCommit final : public StepCommit {
@@ -114,6 +114,9 @@ class HostCommit final : public StepCommit {
   void send(const at::Tensor& items, data_parallel::Outcome outcome) override;
   void receive() override;
   bool finish(const CommitArguments& arguments, bool counts) override;
+
+ private:
+  double divisor(const at::Tensor& items);
 };
 
 class DeviceCommit final : public StepCommit {

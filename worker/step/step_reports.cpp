@@ -13,28 +13,36 @@
 namespace headroom::step {
 namespace {
 
-// Indices into the tensor. After the sums, the tensor has the losses by rank,
+// Indices into the tensor. After the sums, the tensor has the items by rank,
 // the bytes by kind and rank, the ballots by rank, the number of ranks that
 // counted the next step's matches, the matches, and the checks by rank.
-constexpr int64_t kBox = 0, kObj = 1, kCls = 2;
-constexpr int64_t kNumLosses = 3;
-constexpr int64_t kSquaredNorm = 3;
-constexpr int64_t kObjections = 4;
-constexpr int64_t kFirstLosses = plan::kReportsOfStep;
+constexpr int64_t kFirstItem = 0;
+constexpr int64_t kSquaredNorm = kernels::kStepItems;
+constexpr int64_t kObjections = kSquaredNorm + 1;
+constexpr int64_t kFirstItems = kObjections + 1;
+static_assert(kFirstItems == plan::kReportsOfStep);
 constexpr int64_t kNumByteKinds = 3;
 
 constexpr int64_t kBallotFields = data_parallel::EncodedBallot().size();
 // A rank's checks: seconds, 1 if there is a digest, and the digest's halves.
 constexpr int64_t kNumChecks = 4;
-static_assert(kNumLosses + kNumByteKinds + kBallotFields + kNumChecks ==
+static_assert(kernels::kStepItems + kNumByteKinds + kBallotFields +
+                  kNumChecks ==
               plan::kReportsOfRank);
 
 constexpr int64_t kMostBytes = int64_t{1} << 53;
 
 }  // namespace
 
+double StepReports::Losses::sum() const {
+  double sum = 0;
+  for (const double term : terms) sum += term;
+  return sum;
+}
+
 bool StepReports::Losses::is_finite() const {
-  return std::isfinite(box) && std::isfinite(obj) && std::isfinite(cls);
+  return std::ranges::all_of(terms,
+                             [](double term) { return std::isfinite(term); });
 }
 
 StepReports::StepReports(int rank, int num_ranks, int64_t num_levels)
@@ -48,25 +56,26 @@ StepReports::StepReports(int rank, int num_ranks, int64_t num_levels)
 
 void StepReports::clear() { values_.zero_(); }
 
-void StepReports::set_losses(const at::Tensor& items) {
-  set_losses_in(values_, items.cpu());
+void StepReports::set_items(const at::Tensor& items) {
+  set_items_in(values_, items.cpu());
 }
 
-void StepReports::set_losses(std::span<const double, 3> items) {
-  for (const int64_t begin : {kBox, begin_of_losses(rank_)}) {
+void StepReports::set_items(
+    std::span<const double, kernels::kStepItems> items) {
+  for (const int64_t begin : {kFirstItem, begin_of_items(rank_)}) {
     std::ranges::copy(items, values_.data_ptr<double>() + begin);
   }
 }
 
-void StepReports::set_losses_in(const at::Tensor& copy,
-                                const at::Tensor& items) const {
-  for (const int64_t begin : {kBox, begin_of_losses(rank_)}) {
-    copy.narrow(0, begin, kNumLosses).copy_(items);
+void StepReports::set_items_in(const at::Tensor& copy,
+                               const at::Tensor& items) const {
+  for (const int64_t begin : {kFirstItem, begin_of_items(rank_)}) {
+    copy.narrow(0, begin, kernels::kStepItems).copy_(items);
   }
 }
 
-at::Tensor StepReports::losses_in(const at::Tensor& copy) {
-  return copy.narrow(0, kBox, kNumLosses);
+at::Tensor StepReports::items_in(const at::Tensor& copy) {
+  return copy.narrow(0, kFirstItem, kernels::kStepItems);
 }
 
 at::Tensor StepReports::objections_in(const at::Tensor& copy) {
@@ -116,8 +125,12 @@ void StepReports::all_reduce(collectives::Communicator& communicator) {
 }
 
 StepReports::Losses StepReports::losses() const {
-  const double* values = values_.const_data_ptr<double>();
-  return {values[kBox], values[kObj], values[kCls]};
+  const double* items = values_.const_data_ptr<double>() + kFirstItem;
+  Losses losses;
+  for (size_t i = 0; i < losses.terms.size(); ++i) {
+    losses.terms[i] = items[i] / kernels::divisor_of(items);
+  }
+  return losses;
 }
 
 double StepReports::squared_norm() const {
@@ -145,12 +158,12 @@ data_parallel::Verdict StepReports::verdict() const {
           static_cast<int64_t>(ballots[rank * kBallotFields + i]);
     }
     count(ballot);
-    const double* const losses =
-        values_.const_data_ptr<double>() + begin_of_losses(rank);
+    const double* const items =
+        values_.const_data_ptr<double>() + begin_of_items(rank);
     const bool is_finite =
         std::isfinite(squared_norm()) &&
-        std::all_of(losses, losses + kNumLosses,
-                    [](double loss) { return std::isfinite(loss); });
+        std::all_of(items, items + kernels::kStepItems,
+                    [](double item) { return std::isfinite(item); });
     if (data_parallel::decode(ballot).ok() && !is_finite) {
       count(data_parallel::encode(
           {.outcome = data_parallel::Outcome::kNonFinite, .rank = rank}));
@@ -166,8 +179,8 @@ std::optional<std::vector<int64_t>> StepReports::following_matches() const {
   return std::vector<int64_t>(first + 1, first + 1 + num_levels_);
 }
 
-int64_t StepReports::begin_of_losses(int rank) const {
-  return kFirstLosses + kNumLosses * rank;
+int64_t StepReports::begin_of_items(int rank) const {
+  return kFirstItems + kernels::kStepItems * rank;
 }
 
 std::vector<double> StepReports::seconds_per_image() const {
@@ -191,7 +204,7 @@ std::vector<std::optional<uint64_t>> StepReports::weight_digests() const {
 }
 
 int64_t StepReports::begin_of_ballots() const {
-  return begin_of_losses(num_ranks_) + kNumByteKinds * num_ranks_;
+  return begin_of_items(num_ranks_) + kNumByteKinds * num_ranks_;
 }
 
 int64_t StepReports::begin_of_matches() const {
@@ -203,7 +216,7 @@ int64_t StepReports::begin_of_checks(int rank) const {
 }
 
 int64_t StepReports::begin_of(Bytes which) const {
-  return begin_of_losses(num_ranks_) + static_cast<int64_t>(which) * num_ranks_;
+  return begin_of_items(num_ranks_) + static_cast<int64_t>(which) * num_ranks_;
 }
 
 }  // namespace headroom::step

@@ -1,6 +1,6 @@
 // StepReports: the numbers that ranks exchange at the end of a step, in one
-// all-reduce: losses, squared gradient norm and objections, summed over ranks;
-// per rank its own losses, three numbers of bytes and a ballot; the matches of
+// all-reduce: items, squared gradient norm and objections, summed over ranks;
+// per rank its own items, three numbers of bytes and a ballot; the matches of
 // the next step, if every rank has counted its own; and per rank, in some
 // steps, the time of its passes and a digest of its weights.
 //
@@ -9,7 +9,7 @@
 // too.
 //
 // Either the hosts sum (all_reduce()), or the devices do: a copy of values() is
-// sent to each device, where the losses are (set_losses_in()), and take()
+// sent to each device, where the items are (set_items_in()), and take()
 // receives the sum.
 //
 // All numbers are sent as doubles, which hold whole numbers up to 2^53 exactly;
@@ -23,16 +23,19 @@
 #include <span>
 #include <vector>
 
+#include "parallel/base/loss_terms.h"
 #include "parallel/collectives/communicator.h"
 #include "parallel/data_parallel/vote.h"
+#include "worker/kernels/commit_numbers.h"
 
 namespace headroom::step {
 
 class StepReports {
  public:
+  // The loss terms of the global batch (loss_terms.h).
   struct Losses {
-    double box = 0, obj = 0, cls = 0;
-    double sum() const { return box + obj + cls; }
+    LossTerms terms = {};
+    double sum() const;
     bool is_finite() const;
   };
   // Bytes of tensors on a rank: the measured peak of the attempt, the bytes
@@ -43,9 +46,10 @@ class StepReports {
 
   // Sets all numbers of this rank to 0.
   void clear();
-  // `items` [3]: this rank's share of box, obj and cls, on any device.
-  void set_losses(const at::Tensor& items);
-  void set_losses(std::span<const double, 3> items);
+  // This rank's share of the items (worker/kernels/commit_numbers.h), on any
+  // device.
+  void set_items(const at::Tensor& items);
+  void set_items(std::span<const double, kernels::kStepItems> items);
   void set_squared_norm_share(double share);
   void set_bytes(Bytes which, int64_t bytes);
   void set_ballot(const data_parallel::Ballot& ballot);
@@ -59,8 +63,8 @@ class StepReports {
 
   // ---- a sum on devices; `copy` is a copy of values() on a device ----
   const at::Tensor& values() const { return values_; }
-  void set_losses_in(const at::Tensor& copy, const at::Tensor& items) const;
-  static at::Tensor losses_in(const at::Tensor& copy);      // [3]
+  void set_items_in(const at::Tensor& copy, const at::Tensor& items) const;
+  static at::Tensor items_in(const at::Tensor& copy);
   static at::Tensor objections_in(const at::Tensor& copy);  // [1]
   // The methods below then read `sums`, on the host.
   void take(const at::Tensor& sums) { values_.copy_(sums); }
@@ -82,7 +86,7 @@ class StepReports {
   std::vector<std::optional<uint64_t>> weight_digests() const;
 
  private:
-  int64_t begin_of_losses(int rank) const;
+  int64_t begin_of_items(int rank) const;
   int64_t begin_of(Bytes which) const;
   int64_t begin_of_ballots() const;
   int64_t begin_of_matches() const;

@@ -164,9 +164,7 @@ bool Trainer::attempt_step(const loader::Batch& batch,
   // ---- diagnostics from here on ----
   using Bytes = StepReports::Bytes;
   const StepReports::Losses losses = reports_.losses();
-  result.box = losses.box;
-  result.obj = losses.obj;
-  result.cls = losses.cls;
+  result.terms = losses.terms;
   result.loss = losses.sum() * static_cast<double>(batch.global_size);
   result.measured_peak_bytes =
       reports_.bytes_of_all_ranks(Bytes::kMeasuredPeak);
@@ -212,9 +210,10 @@ std::optional<data_parallel::Outcome> Trainer::forward_and_backward(
   if (graphs_) graphs_->begin_step();
   const std::vector<plan::SampleRange> micro_batches =
       ladder_.micro_batches_of(batch);
-  stage_.begin({&batch, micro_batches, counts, result.loss_scale.value_or(1)},
+  const double loss_factor = loss_factor_of(batch, result);
+  stage_.begin({&batch, micro_batches, counts, loss_factor},
                ladder_.allows_capture() ? graphs_.get() : nullptr, *commit_);
-  commit_->begin(commit_arguments(batch, result), result.loss_scale);
+  commit_->begin(commit_arguments(batch, result), loss_factor);
 
   std::string failure;
   timer_.reset();
@@ -319,12 +318,23 @@ void Trainer::prepare_following(const loader::Batch& batch,
     stage_.prepare({next,
                     next->micro_batches,
                     {next->global_size, matches_.own(*next)},
-                    result.loss_scale.value_or(1)});
+                    loss_factor_of(*next, result)});
   } catch (const c10::OutOfMemoryError&) {
     return;
   } catch (const std::bad_alloc&) {
     return;
   }
+}
+
+// A head without anchors has a loss that is divided after backward (StepReports
+// sums the divisor). It grows with the batch; a power of two keeps gradients in
+// float16's range.
+double Trainer::loss_factor_of(const loader::Batch& batch,
+                               const StepResult& result) const {
+  const double scale = result.loss_scale.value_or(1);
+  if (state_.model().has_anchors()) return scale;
+  const auto images = static_cast<double>(batch.global_size);
+  return scale * std::exp2(-std::ceil(std::log2(images)));
 }
 
 // This rank ran out of memory: moves it down the ladder for its next attempt.

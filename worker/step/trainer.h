@@ -56,7 +56,8 @@ struct StepResult {
   // without peers cannot.
   std::string out_of_memory;
   bool optimizer_stepped = false;
-  double loss = 0, box = 0, obj = 0, cls = 0;  // losses of the global batch
+  double loss = 0;                   // of the global batch
+  LossTerms terms = {};              // its terms, per image
   double gradient_norm = 0;          // of the gradient without the loss scale
   std::optional<double> loss_scale;  // set only in float16
   bool lowered_scale = false;  // the scale was lowered, the update skipped
@@ -137,6 +138,8 @@ class Trainer {
   void report_time(int64_t step);
   bool reports_time(int64_t step) const;
   void report_memory(const loader::Batch& batch, StepResult& result);
+  double loss_factor_of(const loader::Batch& batch,
+                        const StepResult& result) const;
   void note_failure(const std::string& phase, const std::string& failure,
                     StepResult& result);
   data_parallel::Verdict vote(const loader::Batch& batch,

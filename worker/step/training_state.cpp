@@ -315,6 +315,7 @@ void TrainingState::unscale_gradients(double scale) {
     gradient_scale_ = 1 / scale;
     return;
   }
+  if (scale == 1) return;
   const at::NoGradGuard no_grad;
   for (auto& piece : pieces_) piece.buffers.gradients.mul_(1 / scale);
 }

@@ -35,6 +35,7 @@
 #include <vector>
 
 #include "configs/layers/model_table.h"
+#include "parallel/base/loss_terms.h"
 #include "parallel/collectives/mesh.h"
 #include "parallel/data_parallel/flat_buffer.h"
 #include "parallel/devices/compute_device.h"
@@ -62,13 +63,13 @@ struct TrainingData {
 // so that a resumed epoch has its whole mean.
 struct EpochMeter {
   int64_t steps = 0;
-  double box = 0, obj = 0, cls = 0;
+  LossTerms means = {};
 
-  void add(double step_box, double step_obj, double step_cls) {
+  void add(const LossTerms& of_step) {
     ++steps;
-    box += (step_box - box) / static_cast<double>(steps);
-    obj += (step_obj - obj) / static_cast<double>(steps);
-    cls += (step_cls - cls) / static_cast<double>(steps);
+    for (size_t i = 0; i < means.size(); ++i) {
+      means[i] += (of_step[i] - means[i]) / static_cast<double>(steps);
+    }
   }
 };
 
@@ -149,9 +150,8 @@ class TrainingState {
   // for the device.
   double squared_norm_share() const;
 
-  // Divides the gradients by `scale`, the power of two by which the loss was
-  // scaled. On a device the division takes place when the norm and the commit
-  // read the gradients.
+  // Divides the gradients by `scale`. On a device the division takes place when
+  // the norm and the commit read the gradients.
   void unscale_gradients(double scale);
 
   // --- the step's end on a device (device_state.h) ---

@@ -35,7 +35,7 @@ constexpr double kLeastScale = 0.9, kLargestScale = 1.1;
 constexpr uint64_t kScaleEpoch = 1;  // the anchor search uses epoch 0
 
 void check_number(const RunConfig& run, const layers::ModelTable& table) {
-  if (run.hyp.anchors == 0) return;
+  if (run.hyp.anchors == 0 || table.anchors.empty()) return;
   const auto has = static_cast<int64_t>(table.anchors.front().size());
   if (std::llround(run.hyp.anchors) == has) return;
   throw Error(
@@ -107,8 +107,10 @@ anchors::AnchorChoice keep(const RunConfig& run,
                            const layers::ModelTable& table) {
   anchors::AnchorChoice choice;
   choice.anchors = table.anchors;
-  choice.reason = "not judged, those of " +
-                  (brings_anchors(run) ? run.weights : table.name);
+  choice.reason = table.anchors.empty()
+                      ? "the head of " + table.name + " has none"
+                      : "not judged, those of " +
+                            (brings_anchors(run) ? run.weights : table.name);
   return choice;
 }
 
@@ -136,7 +138,8 @@ std::string data_answer_json(const std::vector<std::string>& words) {
   std::optional<labels::IndexedDataset> indexed;
   const bool measures =
       wants("value_range") && config.range && config.range->is_measured();
-  if ((table && !run.noautoanchor) || measures || run.fraction < 1) {
+  const bool judges = table && !table->anchors.empty() && !run.noautoanchor;
+  if (judges || measures || run.fraction < 1) {
     indexed = labels::index_dataset(config, labels::Split::kTrain, options);
     loader::take_fraction(run, indexed->dataset);
     for (const std::string& note : indexed->report.notes) log::info(note);
@@ -159,9 +162,8 @@ std::string data_answer_json(const std::vector<std::string>& words) {
   }
   if (table) {
     const anchors::AnchorChoice choice =
-        indexed && !run.noautoanchor
-            ? judge(indexed->dataset, run, *table, threads)
-            : keep(run, *table);
+        judges ? judge(indexed->dataset, run, *table, threads)
+               : keep(run, *table);
     // Anchors that the model file already has are not repeated.
     const bool is_own = !brings_anchors(run) && !choice.found;
     answer["anchors"] = is_own ? "" : layers::to_text(choice.anchors);

@@ -36,6 +36,7 @@ struct FlatBufferArguments {
   const FlatBufferPiece* pieces = nullptr;
   int64_t num_pieces = 0;
   const kernels::CommitNumbers* numbers = nullptr;
+  const double* items = nullptr;  // [kStepItems], for the sums of squares
   const kernels::CommitOutcome* outcome = nullptr;
   double* partial = nullptr;  // [num_pieces] sums of squares
 };
@@ -77,7 +78,8 @@ template <typename T>
 HEADROOM_HD double squares_of_piece(const FlatBufferArguments& arguments,
                                     FlatBufferPiece piece, int first,
                                     int step) {
-  const T scale = static_cast<T>(arguments.numbers->gradient_scale);
+  const T scale = static_cast<T>(arguments.numbers->gradient_scale /
+                                 kernels::divisor_of(arguments.items));
   double sum = 0;
   for (int k = first; k < piece.size; k += step) {
     const double value = whole_gradient(arguments, scale, piece.offset + k);
@@ -146,7 +148,8 @@ HEADROOM_HD void commit_piece(const FlatBufferArguments& arguments,
   const double clip = arguments.outcome->clip;
   const auto sgd = rounded<T>(numbers.sgd[group], clip);
   const auto adam = rounded<T>(numbers.adam[group], clip);
-  const T scale = static_cast<T>(numbers.gradient_scale);
+  const T scale = static_cast<T>(numbers.gradient_scale /
+                                 kernels::divisor_of(arguments.outcome->items));
   const T weight = static_cast<T>(numbers.average_weight);
   T* const parameters = static_cast<T*>(arguments.parameters);
   T* const accumulated = static_cast<T*>(arguments.accumulated);

@@ -100,7 +100,7 @@ at::Tensor bytes_there(const Value& value) {
 struct End {
   CommitNumbers numbers;
   CommitOutcome outcome;
-  at::Tensor items = at::tensor({1., 2., 3.}, at::kDouble);
+  at::Tensor items = at::tensor({1., 2., 3., 0.}, at::kDouble);
   // Of several ranks.
   at::Tensor objections;
   at::Tensor failure_word;  // where kernels can read it
@@ -119,6 +119,7 @@ struct End {
   kernels::CommitPlace place() const {
     return {
         bytes_there(numbers), bytes_there(outcome).view(at::kDouble),
+        under_test().there(items),
         objections.defined() ? under_test().there(objections) : at::Tensor(),
         failure_word.defined() ? failure_word.const_data_ptr<int32_t>()
                                : nullptr};
@@ -130,7 +131,7 @@ struct End {
     const at::Tensor partial =
         under_test().there(at::full({buffers.pieces.size(0)}, -1, at::kDouble));
     device.squares(buffers, where, partial);
-    device.decide(partial, under_test().there(items), where);
+    device.decide(partial, where);
     device.commit(buffers, where);
     const at::Tensor found = where.outcome.cpu();
     std::memcpy(&outcome, found.const_data_ptr(), sizeof(outcome));

@@ -72,7 +72,7 @@ kernels::FlatBuffers EmulatedDevice::operand(kernels::FlatBuffers buffers) {
 }
 
 kernels::CommitPlace EmulatedDevice::operand(kernels::CommitPlace place) {
-  view_all({&place.numbers, &place.outcome, &place.objections});
+  view_all({&place.numbers, &place.outcome, &place.items, &place.objections});
   return place;
 }
 

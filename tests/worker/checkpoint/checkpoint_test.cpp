@@ -58,7 +58,7 @@ class Checkpoints : public ::testing::Test {
     EXPECT_EQ(a.counters.best_epoch, b.counters.best_epoch);
     EXPECT_EQ(a.counters.recorded_epochs, b.counters.recorded_epochs);
     EXPECT_EQ(a.counters.meter.steps, b.counters.meter.steps);
-    EXPECT_EQ(a.counters.meter.cls, b.counters.meter.cls);
+    EXPECT_EQ(a.counters.meter.means, b.counters.meter.means);
     EXPECT_EQ(a.counters.class_maps, b.counters.class_maps);
     EXPECT_EQ(a.counters.data, b.counters.data);
   }

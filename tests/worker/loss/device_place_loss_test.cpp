@@ -15,7 +15,6 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randn.h>
-#include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -165,7 +164,7 @@ Result loss_on(const devices::ComputeDevice& device, const Case& c,
                const std::vector<PlaceMaps>& maps,
                const std::vector<LabelRow>& labels,
                std::optional<at::ScalarType> narrow = {},
-               const GatherOverRows& gather = {}) {
+               const GatherParts& gather = {}) {
   std::vector<at::Tensor> leaves;
   const auto on_device = [&](const at::Tensor& map) {
     const at::Tensor there = map.to(device.device()).clone();
@@ -244,7 +243,7 @@ kernels::PlaceLossCall call_of(const devices::ComputeDevice& device,
   call.labels = device.upload(targets.bytes);
   call.scales = device.upload(place_scales(kImages, kFactor));
   const PlaceLossRule rule = rule_of(c);
-  call.rules = {rule.box_gain, rule.cls_gain, rule.dfl_gain,
+  call.rules = {rule.gains.box, rule.gains.cls, rule.gains.dfl,
                 rule.places.chosen};
   call.distances = made({places, kBoxSides}, c.type);
   call.owners = made({places}, at::kLong);
@@ -311,8 +310,10 @@ std::pair<at::Tensor, at::Tensor> owners_on_cpu(
         }
       }
     }
-    const PlacePredictions<T> predictions = {boxes.data(), scores.data(),
-                                             c.classes};
+    const PlacePredictions<T> predictions = {
+        boxes.data(), [&](int64_t local, int64_t class_index) {
+          return scores[static_cast<size_t>(local * c.classes + class_index)];
+        }};
     const PlaceRule rule = rule_of(c).places;
     const auto taken = best_places(grid, own, predictions, rule);
     for (const OwnedPlace<T>& place :
@@ -499,10 +500,13 @@ TEST(DevicePlaceLoss, PartsOfTheRowsGiveTheLossOfTheImage) {
                      .contiguous(at::MemoryFormat::ChannelsLast);
         }
       }
-      const GatherOverRows gather = [&](const at::Tensor& numbers) {
+      const GatherParts gather = [&](const at::Tensor& numbers) {
         gathered[static_cast<size_t>(rank)] = numbers.cpu();
         all_here.arrive_and_wait();
-        const at::Tensor all = device.upload(at::stack(gathered));
+        std::vector<at::Tensor> all;
+        for (const at::Tensor& part : gathered) {
+          all.push_back(device.upload(part));
+        }
         all_here.arrive_and_wait();
         return all;
       };

@@ -79,7 +79,10 @@ struct Part {
   std::vector<T> scores;
   int64_t num_classes;
   PlacePredictions<T> predictions() const {
-    return {boxes.data(), scores.data(), num_classes};
+    return {
+        boxes.data(), [this](int64_t local, int64_t class_index) {
+          return scores[static_cast<size_t>(local * num_classes + class_index)];
+        }};
   }
 };
 

@@ -51,9 +51,9 @@ Case case_of(const std::string& name, const nlohmann::json& facts,
   Case made;
   made.rule.num_classes = facts["num_classes"];
   made.rule.images = facts["images"].get<double>();
-  made.rule.box_gain = facts["gains"]["box"];
-  made.rule.cls_gain = facts["gains"]["cls"];
-  made.rule.dfl_gain = facts["gains"]["dfl"];
+  made.rule.gains.box = facts["gains"]["box"];
+  made.rule.gains.cls = facts["gains"]["cls"];
+  made.rule.gains.dfl = facts["gains"]["dfl"];
   made.rule.places = {facts["topk"][0], facts["topk"][1]};
   const auto leaf = [type](const at::Tensor& map) {
     return map.to(type)

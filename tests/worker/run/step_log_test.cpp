@@ -58,7 +58,8 @@ StepRecord record_of(int64_t step, int64_t batch, int64_t ranks) {
   record.lists_samples = batch <= kMostListedSamples;
   record.epoch_samples = 118'287;
   step::StepResult& result = record.result;
-  result.loss = result.box = result.obj = result.cls = -1.1 / 3e100;
+  result.loss = -1.1 / 3e100;
+  result.terms.fill(result.loss);
   result.gradient_norm = *(result.loss_scale = 1.0 / 3);
   result.settings.lr = {1.1 / 3, 2.2 / 3, 4.4 / 3};
   result.lowered_scale = true;

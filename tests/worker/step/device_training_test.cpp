@@ -342,9 +342,9 @@ TEST_F(OneDevice, ValidationEqualsTheCpus) {
                                      cpu = validated(false);
   EXPECT_EQ(device.images, 6);
   EXPECT_EQ(device.labels, cpu.labels);
-  EXPECT_NEAR(device.box, cpu.box, 1e-9);
-  EXPECT_NEAR(device.obj, cpu.obj, 1e-9);
-  EXPECT_NEAR(device.cls, cpu.cls, 1e-9);
+  for (size_t i = 0; i < kNumLossTerms; ++i) {
+    EXPECT_NEAR(device.terms[i], cpu.terms[i], 1e-9);
+  }
   EXPECT_NEAR(device.map50, cpu.map50, 1e-6);
 }
 

@@ -1,5 +1,6 @@
 #include "worker/step/step_reports.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/tensor.h>
 #include <gtest/gtest.h>
 
@@ -17,16 +18,17 @@ using Bytes = StepReports::Bytes;
 TEST(StepReports, OfThreeRanks_LossesAreSummedAndBytesKeptApart) {
   run_ranks(3, [](int rank, collectives::Communicator& world) {
     StepReports reports(rank, 3);
-    reports.set_losses(at::tensor({1.0, 2.0, 4.0}, at::kDouble) * (rank + 1));
+    reports.set_items(at::tensor({1.0, 2.0, 4.0, 0.0}, at::kDouble) *
+                      (rank + 1));
     reports.set_squared_norm_share(0.5);
     reports.set_bytes(Bytes::kMeasuredPeak, 1000 + rank);
     reports.set_bytes(Bytes::kLive, 100 + rank);
     reports.set_bytes(Bytes::kPredictedPeak, rank == 1 ? 0 : 2000);
     reports.all_reduce(world);
 
-    EXPECT_EQ(reports.losses().box, 6);
-    EXPECT_EQ(reports.losses().obj, 12);
-    EXPECT_EQ(reports.losses().cls, 24);
+    EXPECT_EQ(reports.losses().terms[0], 6);
+    EXPECT_EQ(reports.losses().terms[1], 12);
+    EXPECT_EQ(reports.losses().terms[2], 24);
     EXPECT_EQ(reports.losses().sum(), 42);
     EXPECT_EQ(reports.squared_norm(), 1.5);
     EXPECT_EQ(reports.bytes_of_all_ranks(Bytes::kMeasuredPeak),
@@ -84,15 +86,15 @@ TEST(StepReports, SummedOnDevices_TheyAreThoseOfTheHosts) {
                                          : Outcome::kOk,
                           .rank = rank});
       const at::Tensor copy = reports.values().clone();
-      reports.set_losses_in(
-          copy,
-          at::tensor({1.0 + rank, rank == 1 && !is_finite ? bad : 2.0, 4.0},
-                     at::kDouble));
+      reports.set_items_in(
+          copy, at::tensor(
+                    {1.0 + rank, rank == 1 && !is_finite ? bad : 2.0, 4.0, 0.0},
+                    at::kDouble));
       world.all_reduce(copy);
       EXPECT_EQ(StepReports::objections_in(copy).item<double>(), is_finite);
-      EXPECT_EQ(StepReports::losses_in(copy)[0].item<double>(), 3);
+      EXPECT_EQ(StepReports::items_in(copy)[0].item<double>(), 3);
       reports.take(copy);
-      EXPECT_EQ(reports.losses().box, 3);
+      EXPECT_EQ(reports.losses().terms[0], 3);
       EXPECT_EQ(reports.losses().is_finite(), is_finite);
       EXPECT_EQ(reports.bytes_of_all_ranks(Bytes::kLive),
                 (std::vector<int64_t>{100, 101}));
@@ -159,11 +161,24 @@ TEST(StepReports, BytesThatADoubleWouldRound_AreRefused) {
   EXPECT_THROW(reports.set_bytes(Bytes::kLive, -1), CheckFailure);
 }
 
+TEST(StepReports, TheLossesAreDividedByTheSumOfTheDivisors_IfItIsAboveOne) {
+  run_ranks(2, [](int, collectives::Communicator& world) {
+    StepReports reports(world.rank(), 2);
+    for (const auto& [own, divisor] : {std::pair(0.25, 1.0), {2.0, 4.0}}) {
+      reports.clear();
+      reports.set_items(at::tensor({1.0, 2.0, 4.0, own}, at::kDouble));
+      reports.all_reduce(world);
+      EXPECT_EQ(reports.losses().terms,
+                (LossTerms{2 / divisor, 4 / divisor, 8 / divisor}));
+    }
+  });
+}
+
 TEST(StepReports, ALossThatIsNotFinite_IsSeen) {
   StepReports reports(0, 1);
   EXPECT_TRUE(reports.losses().is_finite());
-  reports.set_losses(at::tensor(
-      {0.0, std::numeric_limits<double>::infinity(), 0.0}, at::kDouble));
+  reports.set_items(at::tensor(
+      {0.0, std::numeric_limits<double>::infinity(), 0.0, 0.0}, at::kDouble));
   EXPECT_FALSE(reports.losses().is_finite());
   reports.clear();
   EXPECT_TRUE(reports.losses().is_finite());
