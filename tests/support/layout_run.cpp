@@ -128,6 +128,7 @@ LayoutRun run_layout(const LayoutCase& layout,
         state_options.optimizer = layout.optimizer;
         state_options.zero_stage = plan.zero_stage;
         state_options.mesh = &mesh;
+        state_options.fill = options.fill;
         state_options.layers = step::layers_of_stage(
             plan, mesh.here.pipeline_stage, layers::num_layers(table));
         step::TrainingState state(table, state_options);

@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -13,6 +14,7 @@
 #include "configs/layers/model_table.h"
 #include "configs/run_config.h"
 #include "parallel/plan/plan.h"
+#include "worker/model/layer_graph.h"
 
 namespace headroom {
 
@@ -41,6 +43,8 @@ struct LayoutRunOptions {
   bool calm = false;   // no warm-up, a constant and tiny learning rate
   std::optional<layers::ModelTable> table;  // yolov5n if there is none
   configs::Precision precision = configs::Precision::kFp64;
+  // Changes the new model's weights; may be empty.
+  std::function<void(model::LayerGraph&)> fill = {};
   std::string teacher;  // a shipped model with fresh weights; "": none
 };
 

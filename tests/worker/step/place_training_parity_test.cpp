@@ -72,6 +72,9 @@ class Reference {
     schedule.steps_per_epoch = scenario_["batches_per_epoch"];
     schedule.global_batch_size = schedule.nominal_batch_size = kImages;
     options.gains.num_classes = kClasses;
+    options.plan.micro_batch_size = options.plan.batch_norm_group_size =
+        kImages;
+    options.plan.stage_begins = {0};
     return options;
   }
 
