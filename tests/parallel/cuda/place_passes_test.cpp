@@ -16,7 +16,8 @@ namespace {
 constexpr int64_t kImages = 3, kClasses = 5, kSide = 160;
 
 std::vector<loss::PlaceMaps> maps_of(at::ScalarType type) {
-  at::globalContext().defaultGenerator(at::kCPU).set_current_seed(11);
+  at::Generator generator = at::globalContext().defaultGenerator(at::kCPU);
+  generator.set_current_seed(11);
   std::vector<loss::PlaceMaps> levels;
   for (const int64_t stride : {8, 16, 32}) {
     const auto map = [&](int64_t channels) {
