@@ -306,6 +306,8 @@ INSTANTIATE_TEST_SUITE_P(
 INSTANTIATE_TEST_SUITE_P(
     Slow, CapturedTraining,
     testing::Values(Setting{.precision = configs::Precision::kFp16},
+                    Setting{.precision = configs::Precision::kBf16,
+                            .model = "yolov8n"},
                     Setting{.activations = "lean"},
                     Setting{.activations = "recompute"},
                     Setting{.micro_batch = 2}),
