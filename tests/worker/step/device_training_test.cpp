@@ -257,14 +257,8 @@ INSTANTIATE_TEST_SUITE_P(
     WithoutAnchors, DeviceTraining,
     testing::Values(
         Setting{.model = "yolov8n"},
-        Setting{.precision = configs::Precision::kFp32, .model = "yolov8n"},
         Setting{.precision = configs::Precision::kBf16, .model = "yolov8n"},
         Setting{.activations = "recompute", .model = "yolov5nu"},
-        Setting{.layout = "data=2",
-                .ranks = 2,
-                .zero_stage = 1,
-                .model = "yolov8n"},
-        Setting{.layout = "pipeline=2", .ranks = 2, .model = "yolov8n"},
         Setting{.layout = "spatial=2", .ranks = 2, .model = "yolov8n"}),
     name_of);
 
@@ -297,11 +291,11 @@ TEST_P(CapturedTraining, IsTheTrainingWithoutGraphs) {
 
 INSTANTIATE_TEST_SUITE_P(
     Settings, CapturedTraining,
-    testing::Values(
-        Setting{}, Setting{.precision = configs::Precision::kBf16},
-        Setting{.precision = configs::Precision::kBf16, .model = "yolov8n"},
-        Setting{
-            .layout = "data=2", .ranks = 2, .zero_stage = 1, .micro_batch = 2}),
+    testing::Values(Setting{}, Setting{.precision = configs::Precision::kBf16},
+                    Setting{.layout = "data=2",
+                            .ranks = 2,
+                            .zero_stage = 1,
+                            .micro_batch = 2}),
     name_of);
 INSTANTIATE_TEST_SUITE_P(
     Slow, CapturedTraining,
