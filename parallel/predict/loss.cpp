@@ -7,6 +7,7 @@
 #include "parallel/base/check.h"
 #include "parallel/base/device_scratch.h"
 #include "parallel/base/head_fields.h"
+#include "parallel/base/place_memory.h"
 #include "parallel/base/text.h"
 
 namespace headroom::predict {
@@ -125,6 +126,55 @@ void run_level(const OpContext& context, const Map& head, int64_t matches,
   if (node != Graph::kNobody) context.graph.at(node).is_root = true;
 }
 
+// Sums a map from a copy of its terms, and another in double.
+void touch_place_sum(const OpContext& context, int64_t bytes) {
+  const int64_t element = context.shape.element_bytes;
+  const int64_t most = kPlaceSumElements * element;
+  touch_entropy_sum(context, std::min(bytes, most), 1);
+}
+
+// The heads are all levels' distances, then all levels' classes. Forward makes
+// the predicted boxes, and the list of owned places; backward allocates all
+// gradients.
+void run_place_loss(const OpContext& context, const std::vector<Map>& heads,
+                    const LossShape& shape) {
+  LiveBuffers& buffers = context.buffers;
+  const size_t levels = heads.size() / 2;
+  const int64_t taken = shape.boxes * kPlacesPerLabel;
+  const int64_t exchanged =
+      shape.ranks_of_image == 1
+          ? 0
+          : (1 + shape.ranks_of_image) * taken * kNumbersPerTakenPlace *
+                kDoubleBytes;
+  std::vector<Memory> kept;
+  {
+    int64_t box_bytes = 0;
+    for (size_t level = 0; level < levels; ++level) {
+      box_bytes += context.shape.map_bytes(kBoxSides, heads[level].stride);
+    }
+    const Memory boxes = buffers.allocate(box_bytes);
+    buffers.touch(exchanged);
+    kept.push_back(buffers.allocate(taken * kPlaceTargetBytes));
+  }
+  std::vector<int64_t> head_bytes;
+  for (const Map& head : heads) {
+    kept.push_back(head.memory);
+    head_bytes.push_back(head.memory->bytes);
+  }
+  for (size_t level = levels; level < heads.size(); ++level) {
+    touch_place_sum(context, head_bytes[level]);
+  }
+  const int node =
+      context.add(heads, kept, 0, false, [&buffers, head_bytes](Gradient) {
+        Graph::Outcome outcome;
+        for (const int64_t bytes : head_bytes) {
+          outcome.inputs.push_back({buffers.allocate(bytes), false});
+        }
+        return outcome;
+      });
+  if (node != Graph::kNobody) context.graph.at(node).is_root = true;
+}
+
 }  // namespace
 
 int64_t packed_target_bytes(const LossShape& shape, int64_t element_bytes) {
@@ -139,13 +189,14 @@ int64_t packed_target_bytes(const LossShape& shape, int64_t element_bytes) {
 
 void run_loss(const OpContext& context, const std::vector<Map>& heads,
               const LossShape& shape) {
-  HEADROOM_CHECK(heads.size() == shape.matches.size(),
-                 cat(shape.matches.size(), " levels of matches"));
   const MicroBatchShape wide = context.shape.widened();
   const OpContext of_heads = {
       wide,           context.buffers, context.graph,
       context.layer,  context.policy,  context.derive,
       context.replay, context.learns,  context.casts_weights};
+  if (!shape.has_anchors) return run_place_loss(of_heads, heads, shape);
+  HEADROOM_CHECK(heads.size() == shape.matches.size(),
+                 cat(shape.matches.size(), " levels of matches"));
   if (context.shape.on_device) {
     return run_device_loss(of_heads, heads, shape, context.shape);
   }
