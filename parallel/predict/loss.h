@@ -4,6 +4,7 @@
 //   keeps      the objectness map; per match the box's gradient, the objectness
 //              target and the class logits; with a teacher the head's gradient;
 //              on a device the packed targets
+//              without anchors: the head, and the targets of owned places
 //   backward   allocates the head's gradient
 #pragma once
 
@@ -21,16 +22,16 @@ struct LossShape {
   bool smooths_labels = false;
   bool has_teacher = false;
   bool has_targets = false;  // the targets are on the device before the loss
+  // Only without anchors: the most labels of the micro-batch, and the ranks
+  // that share its images.
   bool has_anchors = true;
-  int64_t merged_bytes = 0;  // merged_place_bytes() if images are split
+  int64_t boxes = 0;
+  int64_t ranks_of_image = 1;
 };
 
-// Bytes of the places that the labels of split images take, as ranks exchange
-// them, for `boxes` labels.
-int64_t merged_place_bytes(int64_t boxes, int64_t ranks);
-
 // Bytes of a micro-batch's targets in the packed form for a device.
-int64_t packed_target_bytes(const LossShape& shape, int64_t element_bytes);
+int64_t packed_target_bytes(const LossShape& shape,
+                            const MicroBatchShape& maps);
 
 // Adds the losses' nodes as roots of backward. REQUIRES: one entry of
 // shape.matches per head with anchors.

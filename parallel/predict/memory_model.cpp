@@ -101,10 +101,9 @@ class MemoryEstimator {
     result.smooths_labels = request_.smooths_labels;
     result.has_anchors = request_.layers.back().anchors > 0;
     const int64_t samples = share_.part().micro_batches[micro_batch].size();
-    if (!result.has_anchors && plan_.layout.spatial_parallel_size > 1) {
-      result.merged_bytes =
-          merged_place_bytes(most_boxes(request_.labels, samples).boxes,
-                             plan_.layout.spatial_parallel_size);
+    if (!result.has_anchors) {
+      result.boxes = most_boxes(request_.labels, samples).boxes;
+      result.ranks_of_image = plan_.layout.spatial_parallel_size;
     }
     const auto levels = request_.layers.back().inputs.size();
     if (request_.step) {

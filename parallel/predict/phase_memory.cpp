@@ -307,6 +307,7 @@ MemoryEstimate estimate_validation(const MemoryRequest& request,
   evaluation.loss = {request.num_classes, shape.matches, request.focal_loss,
                      request.smooths_labels};
   evaluation.loss.has_anchors = request.layers.back().anchors > 0;
+  evaluation.loss.boxes = most_boxes(request.labels, shape.samples).boxes;
   const int64_t peak = evaluation_peak_bytes(evaluation);
   const int64_t images =
       evaluation.stage.begin > 0

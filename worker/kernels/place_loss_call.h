@@ -22,25 +22,26 @@
 #include <cstdint>
 #include <vector>
 
+#include "parallel/base/place_memory.h"
 #include "worker/kernels/loss_call.h"
 
 namespace headroom::kernels {
 
 // The largest number of thread blocks that sum over a level's class logits. The
 // same number of blocks sum over its owned places.
-inline constexpr int64_t kPlaceLossBlocks = 256;
+inline constexpr int64_t kPlaceLossBlocks = kPlaceBlocksOfLevel / 2;
 // The largest PlaceRule::chosen on a device.
-inline constexpr int64_t kMostTakenPlaces = 10;
+inline constexpr int64_t kMostTakenPlaces = kPlacesPerLabel;
 // box, cls and dfl with their gains, and the sum of the weights.
-inline constexpr int64_t kPlaceLossItems = 4;
+inline constexpr int64_t kPlaceLossItems = kPlaceSums;
 // The scales: the number of images of the global batch, and the factor of the
 // total.
 inline constexpr int64_t kPlaceLossScales = 2;
 // Doubles of a taken place: its alignment, which is 0 for an empty entry, and
 // the number of the place in the whole image.
-inline constexpr int64_t kTakenFields = 2;
+inline constexpr int64_t kTakenFields = kNumbersPerTakenPlace;
 // Doubles of a label's maxima: the largest alignment and overlap.
-inline constexpr int64_t kMaximaFields = 2;
+inline constexpr int64_t kMaximaFields = kNumbersOfMaxima;
 
 // The part of the loss that is constant in a run.
 struct PlaceLossRules {

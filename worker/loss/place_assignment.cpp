@@ -1,7 +1,6 @@
 #include "worker/loss/place_assignment.h"
 
 #include <algorithm>
-#include <map>
 
 #include "parallel/base/check.h"
 #include "parallel/base/text.h"
@@ -125,12 +124,15 @@ bool is_better(const TakenPlace<T>& a, const TakenPlace<T>& b) {
                                     : a.place < b.place;
 }
 
+// Adds a place to a list of at most `count`, or leaves it out if it is worse
+// than all of a full list.
 template <typename T>
-void keep_best(std::vector<TakenPlace<T>>& places, int64_t count) {
-  const auto most = std::min(std::ssize(places), count);
-  std::partial_sort(places.begin(), places.begin() + most, places.end(),
-                    is_better<T>);
-  places.resize(static_cast<size_t>(most));
+void take(const TakenPlace<T>& place, int64_t count,
+          std::vector<TakenPlace<T>>& places) {
+  const auto at = std::ranges::upper_bound(places, place, is_better<T>);
+  if (at - places.begin() >= count) return;
+  places.insert(at, place);
+  if (std::ssize(places) > count) places.pop_back();
 }
 
 // Leaves each label its `count` places of largest alignment.
@@ -161,9 +163,10 @@ TakenPlaces<T> best_places(const PlaceGrid& grid,
     matching.for_candidates(label, [&](int64_t place, int64_t local) {
       const T overlap = matching.overlap(label, local);
       const T alignment = matching.alignment(label, local, overlap);
-      if (alignment > 0) best[label].push_back({place, alignment});
+      if (alignment > 0) {
+        take<T>({place, alignment}, rule.chosen, best[label]);
+      }
     });
-    keep_best(best[label], rule.chosen);
   }
   return best;
 }
@@ -174,10 +177,10 @@ TakenPlaces<T> merged_places(const std::vector<TakenPlaces<T>>& parts,
   TakenPlaces<T> merged(parts.front().size());
   for (size_t label = 0; label < merged.size(); ++label) {
     for (const TakenPlaces<T>& part : parts) {
-      merged[label].insert(merged[label].end(), part[label].begin(),
-                           part[label].end());
+      for (const TakenPlace<T>& place : part[label]) {
+        take(place, rule.chosen, merged[label]);
+      }
     }
-    keep_best(merged[label], rule.chosen);
   }
   return merged;
 }
@@ -188,23 +191,28 @@ std::vector<OwnedPlace<T>> owned_places(
     const PlacePredictions<T>& predictions, const TakenPlaces<T>& taken,
     const PlaceRule& rule) {
   const Matching<T> matching(grid, labels, predictions);
-  std::map<int64_t, OwnedPlace<T>> owners;  // by local index
+  std::vector<OwnedPlace<T>> takers;
   for (size_t label = 0; label < labels.size(); ++label) {
     for (const TakenPlace<T>& place : taken[label]) {
       const int64_t local = grid.local_of(place.place);
       if (local < 0) continue;
-      const auto [owner, is_first] = owners.try_emplace(
-          local, OwnedPlace<T>{local, static_cast<int64_t>(label),
-                               place.alignment, T(0)});
-      if (is_first) {
-        owner->second.overlap = matching.overlap(label, local);
-      } else {
-        owner->second = matching.owner_of(local);
-      }
+      takers.push_back(
+          {local, static_cast<int64_t>(label), place.alignment, 0});
     }
   }
+  std::ranges::sort(takers, {}, &OwnedPlace<T>::local);
   std::vector<OwnedPlace<T>> owned;
-  for (const auto& [local, owner] : owners) owned.push_back(owner);
+  for (size_t begin = 0, end = 0; begin < takers.size(); begin = end) {
+    OwnedPlace<T> owner = takers[begin];
+    while (end < takers.size() && takers[end].local == owner.local) ++end;
+    if (end - begin == 1) {
+      owner.overlap =
+          matching.overlap(static_cast<size_t>(owner.label), owner.local);
+    } else {
+      owner = matching.owner_of(owner.local);
+    }
+    owned.push_back(owner);
+  }
   if (rule.kept < rule.chosen) keep_best_owned(owned, rule.kept);
   return owned;
 }

@@ -22,9 +22,10 @@
 // image, in any order of merging. Everything else is local.
 //
 // No list has an entry for each label and place: candidates are a rectangle of
-// cells on each level. Ties go to the lower place and to the lower label, so
-// the result does not depend on threads or layout. A candidate with t = 0 is
-// never taken.
+// cells on each level, and a label's list never has more than `chosen`. All
+// lists together have about 800 bytes for each label. Ties go to the lower
+// place and to the lower label, so the result does not depend on threads or
+// layout. A candidate with t = 0 is never taken.
 //
 // Computed in the predictions' type T, float or double.
 #pragma once
@@ -33,6 +34,7 @@
 #include <functional>
 #include <vector>
 
+#include "parallel/base/place_memory.h"
 #include "worker/kernels/place_math.h"
 #include "worker/loss/target_assignment.h"
 
@@ -72,9 +74,9 @@ class PlaceGrid {
 };
 
 struct PlaceRule {
-  int64_t chosen = 10;  // places that a label takes
+  int64_t chosen = kPlacesPerLabel;  // places that a label takes
   // Places that a label keeps of those that it owns: 1 in a one-to-one head.
-  int64_t kept = 10;
+  int64_t kept = kPlacesPerLabel;
 };
 
 // A label of an image; the box is in pixels of the network's input.

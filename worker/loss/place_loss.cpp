@@ -9,9 +9,15 @@
 #include <ATen/ops/zeros_like.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <algorithm>
 #include <array>
+#include <new>
+#include <type_traits>
+#include <utility>
 
 #include "parallel/base/check.h"
+#include "parallel/base/memory_category.h"
+#include "parallel/base/place_memory.h"
 #include "parallel/base/text.h"
 #include "worker/kernels/place_math.h"
 #include "worker/loss/level_loss.h"
@@ -38,6 +44,29 @@ struct Target {
   int64_t class_index = 0;
   double weight = 0;
   CornerBox<double> box;  // the label's, in cells of the level
+};
+
+// The targets of owned places. Their memory is a tensor, so that it is counted;
+// it has room for all places that labels can own.
+class Targets {
+ public:
+  explicit Targets(int64_t capacity)
+      : memory_(at::empty({capacity, int64_t{sizeof(Target)}}, at::kByte)) {}
+
+  void add(const Target& target) {
+    HEADROOM_CHECK(size_ < memory_.size(0), "a label owns too many places");
+    new (data() + size_++) Target(target);
+  }
+  const Target* begin() const { return data(); }
+  const Target* end() const { return data() + size_; }
+
+ private:
+  static_assert(std::is_trivially_copyable_v<Target> &&
+                sizeof(Target) == kPlaceTargetBytes);
+  Target* data() const { return static_cast<Target*>(memory_.data_ptr()); }
+
+  at::Tensor memory_;
+  int64_t size_ = 0;
 };
 
 struct BoxTerms {
@@ -111,7 +140,7 @@ class PlaceTargets {
     }
   }
 
-  std::vector<Target> assign(const GatherParts& gather) const {
+  Targets assign(const GatherParts& gather) const {
     std::vector<TakenPlaces<T>> taken;
     for (size_t image = 0; image < labels_.size(); ++image) {
       taken.push_back(
@@ -126,12 +155,12 @@ class PlaceTargets {
       maxima.push_back(label_maxima(owned[image], labels_[image].size()));
     }
     merge(maxima, gather);
-    std::vector<Target> targets;
+    Targets targets(num_labels() * rule_.places.chosen);
     for (size_t image = 0; image < labels_.size(); ++image) {
       for (const OwnedPlace<T>& place : owned[image]) {
         const T weight = place_weight(
             place, maxima[image][static_cast<size_t>(place.label)]);
-        targets.push_back(target_of(image, place, static_cast<double>(weight)));
+        targets.add(target_of(image, place, static_cast<double>(weight)));
       }
     }
     return targets;
@@ -217,7 +246,8 @@ class PlaceTargets {
              const GatherParts& gather) const {
     if (!gather || num_labels() == 0) return;
     const int64_t chosen = rule_.places.chosen;
-    at::Tensor own = at::full({num_labels(), chosen, 2}, -1, at::kDouble);
+    at::Tensor own = at::full({num_labels(), chosen, kNumbersPerTakenPlace}, -1,
+                              at::kDouble);
     double* to = own.mutable_data_ptr<double>();
     for (const TakenPlaces<T>& of_image : taken) {
       for (const auto& places : of_image) {
@@ -228,12 +258,13 @@ class PlaceTargets {
         to += 2 * chosen;
       }
     }
-    std::vector<std::vector<TakenPlaces<T>>> parts(taken.size());
-    for (const at::Tensor& part : gather(own)) {
-      const double* from = part.const_data_ptr<double>();
-      for (size_t image = 0; image < taken.size(); ++image) {
-        TakenPlaces<T>& here = parts[image].emplace_back(labels_[image].size());
-        for (auto& places : here) {
+    int64_t begin = 0;  // of the image's numbers
+    const std::vector<at::Tensor> gathered = gather(own);
+    for (size_t image = 0; image < taken.size(); ++image) {
+      std::vector<TakenPlaces<T>> parts;
+      for (const at::Tensor& part : gathered) {
+        const double* from = part.const_data_ptr<double>() + begin;
+        for (auto& places : parts.emplace_back(labels_[image].size())) {
           for (int64_t i = 0; i < chosen && from[2 * i] >= 0; ++i) {
             places.push_back({static_cast<int64_t>(from[2 * i]),
                               static_cast<T>(from[2 * i + 1])});
@@ -241,9 +272,8 @@ class PlaceTargets {
           from += 2 * chosen;
         }
       }
-    }
-    for (size_t image = 0; image < taken.size(); ++image) {
-      taken[image] = merged_places(parts[image], rule_.places);
+      taken[image] = merged_places(parts, rule_.places);
+      begin += 2 * chosen * std::ssize(labels_[image]);
     }
   }
 
@@ -281,17 +311,24 @@ class PlaceTargets {
   at::Tensor boxes_;  // [n, places, 4], pixels; of images with labels
 };
 
-std::vector<Target> targets_of(const PlaceGrid& grid, const Maps& maps,
-                               const std::vector<LabelRow>& labels,
-                               const PlaceLossRule& rule,
-                               const GatherParts& gather) {
-  std::vector<Target> targets;
-  AT_DISPATCH_FLOATING_TYPES(
+Targets targets_of(const PlaceGrid& grid, const Maps& maps,
+                   const std::vector<LabelRow>& labels,
+                   const PlaceLossRule& rule, const GatherParts& gather) {
+  return AT_DISPATCH_FLOATING_TYPES(
       maps.front().scalar_type(), "place assignment", [&] {
-        targets =
-            PlaceTargets<scalar_t>(grid, maps, labels, rule).assign(gather);
+        return PlaceTargets<scalar_t>(grid, maps, labels, rule).assign(gather);
       });
-  return targets;
+}
+
+// The sum over a dense map, in pieces, because its terms are tensors.
+double negative_entropy_sum(const at::Tensor& logits) {
+  const at::Tensor flat = logits.view({-1});
+  double sum = 0;
+  for (int64_t begin = 0; begin < flat.numel(); begin += kPlaceSumElements) {
+    const int64_t count = std::min(kPlaceSumElements, flat.numel() - begin);
+    sum += entropy_sum(flat.narrow(0, begin, count), 0, {1, 0});
+  }
+  return sum;
 }
 
 // Sums over a part of the batch, without gains.
@@ -299,11 +336,11 @@ struct Sums {
   double box = 0, cls = 0, dfl = 0, weight = 0;
 };
 
-Sums sums_of(const Maps& maps, const std::vector<Target>& targets,
+Sums sums_of(const Maps& maps, const Targets& targets,
              const PlaceLossRule& rule) {
   Sums sums;
   for (size_t level = 0; level < maps.size() / 2; ++level) {
-    sums.cls += entropy_sum(cls_of(maps, level), 0, {1, 0});
+    sums.cls += negative_entropy_sum(cls_of(maps, level));
   }
   AT_DISPATCH_FLOATING_TYPES(maps.front().scalar_type(), "place loss", [&] {
     for (const Target& target : targets) {
@@ -324,8 +361,8 @@ Sums sums_of(const Maps& maps, const std::vector<Target>& targets,
 }
 
 // The gradients of all maps by `scale` times the sum of the terms with gains.
-Maps gradients_of(const Maps& maps, const std::vector<Target>& targets,
-                  double scale, const PlaceLossRule& rule) {
+Maps gradients_of(const Maps& maps, const Targets& targets, double scale,
+                  const PlaceLossRule& rule) {
   Maps gradients;
   for (size_t level = 0; level < maps.size() / 2; ++level) {
     gradients.push_back(at::zeros_like(box_of(maps, level)));
@@ -359,8 +396,10 @@ class PlaceLossFunction : public torch::autograd::Function<PlaceLossFunction> {
  public:
   // Keeps what backward needs beside the logits.
   struct Kept : torch::CustomClassHolder {
-    std::vector<Target> targets;
-    PlaceLossRule rule;
+    Kept(Targets places, const PlaceLossRule& of)
+        : targets(std::move(places)), rule(of) {}
+    const Targets targets;
+    const PlaceLossRule rule;
   };
 
   static variable_list forward(AutogradContext* ctx, at::TensorList given,
@@ -369,9 +408,8 @@ class PlaceLossFunction : public torch::autograd::Function<PlaceLossFunction> {
                                const PlaceLossRule* rule,
                                const GatherParts* gather) {
     const Maps maps = given.vec();
-    const auto kept = c10::make_intrusive<Kept>();
-    kept->rule = *rule;
-    kept->targets = targets_of(*grid, maps, *labels, *rule, *gather);
+    const auto kept = c10::make_intrusive<Kept>(
+        targets_of(*grid, maps, *labels, *rule, *gather), *rule);
     const Sums sums = sums_of(maps, kept->targets, *rule);
     const at::Tensor items =
         at::tensor({rule->gains.box * sums.box, rule->gains.cls * sums.cls,
@@ -387,6 +425,7 @@ class PlaceLossFunction : public torch::autograd::Function<PlaceLossFunction> {
 
   static variable_list backward(AutogradContext* ctx,
                                 const variable_list& grads) {
+    const MemoryCategoryScope scope(MemoryCategory::kLoss);
     const auto kept = c10::static_intrusive_pointer_cast<Kept>(
         ctx->saved_data["kept"].toCapsule());
     const PlaceLossRule& rule = kept->rule;
@@ -409,6 +448,7 @@ at::Tensor dense_cells(const at::Tensor& map) {
 PlaceLoss place_loss(const std::vector<PlaceMaps>& levels,
                      const std::vector<LabelRow>& labels,
                      const PlaceLossRule& rule, const GatherParts& gather) {
+  const MemoryCategoryScope scope(MemoryCategory::kLoss);
   HEADROOM_CHECK(!levels.empty(), "a head of no levels");
   Maps maps;
   std::vector<PlaceLevel> sizes;

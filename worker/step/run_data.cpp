@@ -386,6 +386,7 @@ loader::LoaderOptions loader_options(const configs::RunConfig& config,
 loader::PackTargets target_packing(
     const model::LayerGraph& model,
     const std::optional<predict::LabelBound>& bound) {
+  // Without anchors the step packs the labels.
   if (!model.has_anchors()) return {};
   std::vector<loss::HeadGrid> grids;
   for (const model::LayerGraph::Level& level : model.levels()) {

@@ -93,7 +93,6 @@ loader::LoaderOptions loader_options(const configs::RunConfig& config,
 
 // Packs targets on loader threads for a device that computes the loss. A bound
 // on labels (for graphs) reserves room for the most matches of a micro-batch.
-// Empty for a head without anchors, whose targets depend on predictions.
 loader::PackTargets target_packing(
     const model::LayerGraph& model,
     const std::optional<predict::LabelBound>& bound);

@@ -130,9 +130,10 @@ std::vector<loss::LevelTargets> StageStep::targets_of(
     const std::vector<loss::HeadSize>& heads) const {
   const loader::Batch& batch = *part.batch;
   std::vector<loss::LevelTargets> targets =
-      part.is_cut() ? options_.assign(labels_of(part, micro_batch),
-                                      batch.image_height, batch.image_width)
-                    : batch.targets[static_cast<size_t>(micro_batch)];
+      part.is_cut()
+          ? options_.assign(loader::labels_of(batch, part.samples(micro_batch)),
+                            batch.image_height, batch.image_width)
+          : batch.targets[static_cast<size_t>(micro_batch)];
   if (!context_.images_are_split()) return targets;
   for (size_t level = 0; level < heads.size(); ++level) {
     const int64_t rows = heads[level].height;
@@ -152,21 +153,14 @@ loss::GlobalCounts StageStep::counts_of(
   return counts;
 }
 
-int64_t StageStep::label_capacity(const Part& part) const {
-  if (graphs_ == nullptr) return 0;
-  return predict::most_boxes(options_.labels, part.micro_batches.front().size())
-      .boxes;
-}
-
 int64_t StageStep::match_capacity(const Part& part) const {
+  if (graphs_ == nullptr) return 0;
+  const predict::BoxBound boxes =
+      predict::most_boxes(options_.labels, part.micro_batches.front().size());
+  if (!state_.model().has_anchors()) return boxes.boxes;  // labels
   return predict::most_matches(
-      label_capacity(part),
+      boxes.boxes,
       static_cast<int64_t>(state_.model().levels().front().anchors.size()));
-}
-
-std::vector<loss::LabelRow> StageStep::labels_of(const Part& part,
-                                                 int64_t micro_batch) {
-  return loader::labels_of(*part.batch, part.samples(micro_batch));
 }
 
 std::vector<loss::HeadSize> StageStep::head_sizes(const Part& part,
@@ -185,10 +179,13 @@ loss::PackedTargets StageStep::packed_targets_of(
     const std::vector<loss::HeadSize>& heads) const {
   const loader::Batch& batch = *part.batch;
   if (!state_.model().has_anchors()) {
+    const plan::SampleRange& samples = part.samples(micro_batch);
+    const at::ScalarType maps =
+        c10::typeMetaToScalarType(state_.map_options().dtype());
     return loss::pack_labels(
-        labels_of(part, micro_batch), options_.gains.num_classes,
-        part.samples(micro_batch).size(), batch.image_height, batch.image_width,
-        state_.scalar_type(), label_capacity(part));
+        loader::labels_of(batch, samples), options_.gains.num_classes,
+        samples.size(), batch.image_height, batch.image_width,
+        maps == at::kDouble ? maps : at::kFloat, match_capacity(part));
   }
   if (!part.is_cut() && !batch.packed_targets.empty() &&
       !context_.images_are_split()) {
@@ -212,9 +209,9 @@ at::Tensor StageStep::loss_on_device(const std::vector<at::Tensor>& heads,
                                      const loss::PackedTargets& targets,
                                      const at::Tensor& scales) {
   if (!state_.model().has_anchors()) {
-    const loss::PlaceLoss loss =
-        loss::device_place_loss(*state_.device().kernels(), place_maps(heads),
-                                targets, scales, place_rule(), gather_parts());
+    const loss::PlaceLoss loss = loss::device_place_loss(
+        *state_.device().kernels(), place_maps_of(heads), targets, scales,
+        place_rule(), gather_rows());
     items_.add_(loss.items);
     return loss.total;
   }
@@ -240,13 +237,7 @@ at::Tensor StageStep::loss_of(int64_t micro_batch,
     return loss_on_device(heads, targets,
                           state_.device().upload(scales_of(part_, sizes)));
   }
-  if (!has_anchors) {
-    const loss::PlaceLoss loss =
-        loss::place_loss(place_maps(heads), labels_of(part_, micro_batch),
-                         place_rule(), gather_parts());
-    items_.add_(loss.items);
-    return loss.total;
-  }
+  if (!has_anchors) return place_loss_of(micro_batch, heads);
   const loss::DetectionLoss loss =
       loss::detection_loss(heads, targets_of(part_, micro_batch, sizes),
                            counts_of(part_, sizes), options_.gains, teacher);
@@ -254,17 +245,8 @@ at::Tensor StageStep::loss_of(int64_t micro_batch,
   return part_.loss_scale == 1 ? loss.total : loss.total.mul(part_.loss_scale);
 }
 
-loss::PlaceLossRule StageStep::place_rule() const {
-  loss::PlaceLossRule rule;
-  rule.gains = options_.place_gains;
-  rule.num_classes = options_.gains.num_classes;
-  rule.images = static_cast<double>(part_.counts.images);
-  rule.factor = part_.loss_scale;
-  return rule;
-}
-
 // The heads are all levels' distances, then all levels' classes.
-std::vector<loss::PlaceMaps> StageStep::place_maps(
+std::vector<loss::PlaceMaps> StageStep::place_maps_of(
     const std::vector<at::Tensor>& heads) const {
   const std::vector<model::LayerGraph::Level>& levels = state_.model().levels();
   std::vector<loss::PlaceMaps> maps;
@@ -279,7 +261,7 @@ std::vector<loss::PlaceMaps> StageStep::place_maps(
   return maps;
 }
 
-loss::GatherParts StageStep::gather_parts() const {
+loss::GatherParts StageStep::gather_rows() const {
   if (!context_.images_are_split()) return {};
   return [this](const at::Tensor& own) {
     const int64_t ranks = mesh_.spatial->size();
@@ -292,6 +274,25 @@ loss::GatherParts StageStep::gather_parts() const {
     }
     return parts;
   };
+}
+
+loss::PlaceLossRule StageStep::place_rule() const {
+  loss::PlaceLossRule rule;
+  rule.gains = options_.place_gains;
+  rule.num_classes = options_.gains.num_classes;
+  rule.images = static_cast<double>(part_.counts.images);
+  rule.factor = part_.loss_scale;
+  return rule;
+}
+
+at::Tensor StageStep::place_loss_of(int64_t micro_batch,
+                                    const std::vector<at::Tensor>& heads) {
+  const loss::PlaceLoss loss = loss::place_loss(
+      place_maps_of(heads),
+      loader::labels_of(*part_.batch, part_.samples(micro_batch)), place_rule(),
+      gather_rows());
+  items_.add_(loss.items);
+  return loss.total;
 }
 
 std::string StageStep::failed_phase() const {

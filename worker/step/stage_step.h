@@ -126,19 +126,18 @@ class StageStep final : public pipeline::StageWork {
                        const std::vector<loss::HeadSize>& heads) const;
   std::vector<loss::HeadSize> head_sizes(const Part& part,
                                          int64_t micro_batch) const;
-  static std::vector<loss::LabelRow> labels_of(const Part& part,
-                                               int64_t micro_batch);
-  // The labels, and the matches per level, for which a captured micro-batch has
-  // room. Without a graph 0, which means as much room as needed.
-  int64_t label_capacity(const Part& part) const;
+  // The matches per level for which a captured micro-batch has room. Without a
+  // graph 0, which means as much room as the targets need.
   int64_t match_capacity(const Part& part) const;
   at::Tensor loss_of(int64_t micro_batch, const std::vector<at::Tensor>& heads,
                      const std::vector<at::Tensor>& teacher);
-  // Of a head without anchors.
-  loss::PlaceLossRule place_rule() const;
-  std::vector<loss::PlaceMaps> place_maps(
+  std::vector<loss::PlaceMaps> place_maps_of(
       const std::vector<at::Tensor>& heads) const;
-  loss::GatherParts gather_parts() const;
+  // Null if this rank has whole images.
+  loss::GatherParts gather_rows() const;
+  loss::PlaceLossRule place_rule() const;
+  at::Tensor place_loss_of(int64_t micro_batch,
+                           const std::vector<at::Tensor>& heads);
   at::Tensor loss_on_device(const std::vector<at::Tensor>& heads,
                             const loss::PackedTargets& targets,
                             const at::Tensor& scales);
