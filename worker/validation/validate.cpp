@@ -86,9 +86,7 @@ BatchFindings examine(const model::LayerGraph& model,
       detections.heads, batch.targets.at(0), counts, options.gains);
   const at::Tensor sums = loss.items.to(at::kCPU);
   const double* items = sums.const_data_ptr<double>();
-  findings.box = items[0];
-  findings.obj = items[1];
-  findings.cls = items[2];
+  std::copy_n(items, kNumLossTerms, findings.losses.begin());
 
   for (int64_t image = 0; image < num_images; ++image) {
     std::vector<metrics::LabelledBox> labels =
