@@ -34,6 +34,10 @@ Columns columns_of(const EpochRecord& record) {
     return record.validation ? std::optional(*record.validation.*figure)
                              : std::nullopt;
   };
+  const auto validated_loss = [&](size_t term) {
+    return record.validation ? std::optional(record.validation->losses[term])
+                             : std::nullopt;
+  };
   return {{"train/box_loss", record.box},
           {"train/obj_loss", record.obj},
           {"train/cls_loss", record.cls},
@@ -41,9 +45,9 @@ Columns columns_of(const EpochRecord& record) {
           {"metrics/recall", validated(&Result::recall)},
           {"metrics/mAP_0.5", validated(&Result::map50)},
           {"metrics/mAP_0.5:0.95", validated(&Result::map)},
-          {"val/box_loss", validated(&Result::box)},
-          {"val/obj_loss", validated(&Result::obj)},
-          {"val/cls_loss", validated(&Result::cls)},
+          {"val/box_loss", validated_loss(0)},
+          {"val/obj_loss", validated_loss(1)},
+          {"val/cls_loss", validated_loss(2)},
           {"x/lr0", record.lr[0]},
           {"x/lr1", record.lr[1]},
           {"x/lr2", record.lr[2]}};
@@ -130,9 +134,9 @@ std::string to_event_json(const EpochRecord& record) {
               {"recall", v.recall},
               {"map50", v.map50},
               {"map", v.map},
-              {"val_box", v.box},
-              {"val_obj", v.obj},
-              {"val_cls", v.cls},
+              {"val_box", v.losses[0]},
+              {"val_obj", v.losses[1]},
+              {"val_cls", v.losses[2]},
               {"images", v.images},
               {"seconds", v.seconds},
               {"memory", ranks_json(record.validation_memory)}}
