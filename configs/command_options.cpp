@@ -168,9 +168,10 @@ std::vector<Option> options_of_processes() {
              "Without --data: images of an epoch, for the time and the price "
              "of a run."),
       option("--sweep AXIS=VALUES [AXIS=VALUES]", {"plan"},
-             "The answer is a table of plans over image sizes and batches: "
-             "img=416,640,1280 batch=8..64 (doubling from 8).",
-             {.most_values = 2}),
+             "The answer is a table of plans over models, image sizes and "
+             "batches: cfg=yolov5n,yolov8n img=416,640 batch=8..64 (doubling "
+             "from 8).",
+             {.most_values = 3}),
       option("--write DIR", {"plan"},
              "The command also writes run.yaml and plan.json into this folder, "
              "for a worker without a coordinator: headroom-worker --standalone "
@@ -354,8 +355,9 @@ std::vector<Option> options_of_tools() {
       option("--iou-thres X", {"export", "detect"},
              "Of two boxes of a class with a larger IoU (overlap) the weaker "
              "one is dropped. More keeps objects that stand close together, "
-             "and more doubles.",
-             {.range = {0, 1}, .default_value = "0.45"}),
+             "and more doubles. -1 is 0.45, and 0.7 for a head "
+             "without anchors, such as YOLOv8's.",
+             {.range = {-1, 1}, .default_value = "-1"}),
       option("--topk-per-class N", {"export"},
              "With --nms, at most this many boxes of a class in an image are "
              "kept.",

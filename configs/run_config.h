@@ -200,7 +200,7 @@ struct RunConfig {
   // Validation.
   std::string task = "val";
   double confidence_threshold = 0.001;
-  double nms_iou_threshold = 0.6;
+  double nms_iou_threshold = kAutomaticShare;
   int64_t max_detections = 300;
   bool save_txt = false;
   bool save_conf = false;

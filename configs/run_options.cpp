@@ -662,8 +662,9 @@ Options how_to_evaluate() {
       flag("nms_iou_threshold", &C::nms_iou_threshold, "--iou-thres X", kVal,
            "Of two boxes of a class with a larger IoU (their overlap: "
            "intersection over union) the weaker one is dropped. More keeps "
-           "objects apart that stand close together, and leaves more doubles.",
-           {.range = kShare}),
+           "objects apart that stand close together, and leaves more doubles. "
+           "-1 is 0.6, and 0.7 for a head without anchors, such as YOLOv8's.",
+           {.range = {-1, 1}}),
       flag("max_detections", &C::max_detections, "--max-det N", kVal,
            "At most this many boxes of an image are kept, the strongest ones.",
            {.unit = "boxes per image", .range = {1, 30'000}}),

@@ -87,9 +87,8 @@ std::vector<LayerCost> layer_costs(const ModelTable& given) {
       check_detect(table, i, inputs, table.num_classes);
       cost.num_classes = table.num_classes;
       if (has_anchors(table)) {
-        count_detect(inputs,
-                     std::ssize(table.anchors.front()) *
-                         (kFirstClass + table.num_classes),
+        cost.anchors = std::ssize(table.anchors.front());
+        count_detect(inputs, cost.anchors * (kFirstClass + table.num_classes),
                      cost);
       } else {
         count_collected(inputs, cost);

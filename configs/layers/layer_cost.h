@@ -29,6 +29,7 @@ struct LayerCost {
   int64_t stride = 1;       // pixels per output cell; for Detect the largest
   std::shared_ptr<const LayerProgram> program;  // null for the head, Detect
   int64_t num_classes = 0;                      // set only for Detect
+  int64_t anchors = 0;  // of a level of Detect; 0 if the head has none
   int64_t parameters = 0;
   int64_t parameter_tensors = 0;
   int64_t norm_channels = 0;  // channels of all batch norms of the layer

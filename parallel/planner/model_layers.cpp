@@ -50,7 +50,7 @@ std::map<std::string, std::string> metadata_in_header(const std::string& file) {
 }  // namespace
 
 std::vector<std::string> smaller_models(const std::string& cfg) {
-  const std::string family = "yolov5";
+  const std::string family = cfg.starts_with("yolov8") ? "yolov8" : "yolov5";
   constexpr std::string_view kSizes = "xlmsn";
   if (!cfg.starts_with(family) || cfg.size() == family.size()) return {};
   std::vector<std::string> models;

@@ -99,6 +99,12 @@ class MemoryEstimator {
     result.num_classes = request_.num_classes;
     result.focal = request_.focal_loss;
     result.smooths_labels = request_.smooths_labels;
+    result.has_anchors = request_.layers.back().anchors > 0;
+    const int64_t samples = share_.part().micro_batches[micro_batch].size();
+    if (!result.has_anchors) {
+      result.boxes = most_boxes(request_.labels, samples).boxes;
+      result.ranks_of_image = plan_.layout.spatial_parallel_size;
+    }
     const auto levels = request_.layers.back().inputs.size();
     if (request_.step) {
       if (share_.stage().has_head())
@@ -107,8 +113,7 @@ class MemoryEstimator {
     }
     // The bound puts all matches on the level with the largest map.
     result.matches.assign(levels, 0);
-    result.matches.front() =
-        share_.most_matches(share_.part().micro_batches[micro_batch].size());
+    result.matches.front() = share_.most_matches(samples);
     return result;
   }
 
@@ -148,11 +153,8 @@ std::vector<MemoryEstimate> estimate_memory(const MemoryRequest& request) {
 }
 
 int64_t match_capacity(const MemoryRequest& request, int64_t samples) {
-  const layers::LayerCost& detect = request.layers.back();
-  const auto levels = static_cast<int64_t>(detect.inputs.size());
-  return most_matches(
-      most_boxes(request.labels, samples).boxes,
-      detect.channels / levels / (kFirstClass + request.num_classes));
+  return most_matches(most_boxes(request.labels, samples).boxes,
+                      request.layers.back().anchors);
 }
 
 int64_t largest_total(const std::vector<MemoryEstimate>& stages) {

@@ -67,10 +67,10 @@ class EvaluationRun {
   }
 
   void examine(const std::vector<Map>& heads) {
-    int64_t all = 0;
-    for (const Map& head : heads) all += head.memory->bytes;
+    const int64_t all = decoded_bytes(heads);
     {
       const Memory boxes = buffers_.allocate(all);
+      if (!request_.loss.has_anchors) touch_decode(heads);
       // Non-maximum suppression reads float32.
       if (shape_.element_bytes != kFloatBytes)
         buffers_.touch(all / shape_.element_bytes * kFloatBytes);
@@ -80,19 +80,41 @@ class EvaluationRun {
     run_loss({whole_, buffers_, nobodys, stage_.end - 1}, heads, request_.loss);
   }
 
+  // The rows [predictions, 5 + classes] of all images.
+  int64_t decoded_bytes(const std::vector<Map>& heads) const {
+    int64_t bytes = 0;
+    for (const Map& head : heads) {
+      if (request_.loss.has_anchors) {
+        bytes += head.memory->bytes;
+      } else if (&head - heads.data() < std::ssize(heads) / 2) {
+        bytes += whole_.map_bytes(kFirstClass + request_.loss.num_classes,
+                                  head.stride);
+      }
+    }
+    return bytes;
+  }
+
+  // The distances, or the probabilities of the classes, of one level
+  // (worker/model/place_head.h).
+  void touch_decode(const std::vector<Map>& heads) {
+    for (size_t level = 0; level < heads.size() / 2; ++level) {
+      const int64_t stride = heads[level].stride;
+      const int64_t sides = whole_.map_bytes(kBoxSides, stride);
+      buffers_.touch(sides +
+                     std::max(heads[level].memory->bytes,
+                              heads[heads.size() / 2 + level].memory->bytes));
+    }
+  }
+
   // Selects predictions above the threshold (worker/metrics/nms.h), at most an
   // eighth of all, from the float32 copy. For each prediction memory is also
   // needed for its best score, its position, and whether it is selected.
   void pick_predictions(const std::vector<Map>& heads) {
     constexpr int64_t kMostPicked = 8, kFlagBytes = 1;
     int64_t predictions = 0, bytes = 0;
-    for (const Map& head : heads) {
-      const int64_t fields = kFirstClass + request_.loss.num_classes;
-      predictions += whole_.map_bytes(head.channels / fields, head.stride) /
-                     whole_.element_bytes;
-      bytes += whole_.map_bytes(head.channels, head.stride) /
-               whole_.element_bytes * kFloatBytes;
-    }
+    const int64_t fields = kFirstClass + request_.loss.num_classes;
+    bytes = decoded_bytes(heads) / whole_.element_bytes * kFloatBytes;
+    predictions = bytes / kFloatBytes / fields;
     const Memory copy =
         buffers_.allocate(shape_.element_bytes == kFloatBytes ? 0 : bytes);
     buffers_.touch((bytes + predictions * kIndexBytes) / kMostPicked +
@@ -284,6 +306,8 @@ MemoryEstimate estimate_validation(const MemoryRequest& request,
   evaluation.spatial_rank = rank.spatial_rank;
   evaluation.loss = {request.num_classes, shape.matches, request.focal_loss,
                      request.smooths_labels};
+  evaluation.loss.has_anchors = request.layers.back().anchors > 0;
+  evaluation.loss.boxes = most_boxes(request.labels, shape.samples).boxes;
   const int64_t peak = evaluation_peak_bytes(evaluation);
   const int64_t images =
       evaluation.stage.begin > 0

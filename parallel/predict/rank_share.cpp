@@ -222,10 +222,8 @@ int64_t RankShare::largest_slice() const {
 }
 
 int64_t RankShare::most_matches(int64_t samples) const {
-  const int64_t anchors =
-      request_.layers.back().channels / (kFirstClass + request_.num_classes);
   return predict::most_matches(most_boxes(request_.labels, samples).boxes,
-                               anchors);
+                               request_.layers.back().anchors);
 }
 
 int64_t RankShare::target_bytes(int64_t matches) const {

@@ -131,10 +131,9 @@ std::vector<FitMeasurement> measure(const FitCell& cell, int steps) {
   activations::install_saved_tensor_policies();
   const plan::Plan plan = plan_of(cell);
   predict::MemoryRequest known = request_of(cell, plan);
-  // Captured micro-batches reserve memory for this number of boxes.
-  if (cell.cuda_graphs) {
-    known.labels.assumed_boxes_per_image += cell.more_boxes;
-  }
+  // Captured micro-batches, and heads without anchors, reserve memory for this
+  // number of boxes.
+  known.labels.assumed_boxes_per_image += cell.more_boxes;
   std::mutex mutex;
   std::vector<FitMeasurement> all;
   run_ranks(

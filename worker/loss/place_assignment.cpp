@@ -1,11 +1,10 @@
 #include "worker/loss/place_assignment.h"
 
 #include <algorithm>
-#include <cmath>
-#include <map>
 
 #include "parallel/base/check.h"
 #include "parallel/base/text.h"
+#include "worker/kernels/place_math.h"
 
 namespace headroom::loss {
 
@@ -39,60 +38,8 @@ int64_t PlaceGrid::local_of(int64_t place) const {
 
 namespace {
 
+using kernels::CellRange;
 using kernels::CornerBox;
-
-// A point this near to a side, or nearer, is not inside a box.
-constexpr double kBorder = 1e-9;
-
-// The box in which the centre of a candidate lies: the label's, with sides of
-// at least `least` pixels, so that a label smaller than a cell has candidates.
-template <typename T>
-CornerBox<T> candidate_area(const CornerBox<T>& box, T least) {
-  const auto widen = [least](T& low, T& high) {
-    const T side = high - low, centre = (low + high) / 2;
-    if (side >= least) return;
-    low = centre - least / 2;
-    high = centre + least / 2;
-  };
-  CornerBox<T> area = box;
-  widen(area.x1, area.x2);
-  widen(area.y1, area.y2);
-  return area;
-}
-
-template <typename T>
-T centre_of(int64_t cell, int64_t stride) {
-  return (static_cast<T>(cell) + T(0.5)) * static_cast<T>(stride);
-}
-
-template <typename T>
-bool is_between(T point, T low, T high) {
-  return std::min(point - low, high - point) > T(kBorder);
-}
-
-// Cells [begin, end) whose centres lie between `low` and `high`, out of cells
-// [first, last).
-struct CellRange {
-  int64_t begin = 0, end = 0;
-};
-template <typename T>
-CellRange cells_between(T low, T high, int64_t stride, int64_t first,
-                        int64_t last) {
-  const auto bound = [&](T pixel) {
-    const double cell =
-        std::floor(static_cast<double>(pixel) / static_cast<double>(stride));
-    // In double before the cast: a box may be far outside of the image.
-    return static_cast<int64_t>(std::clamp(cell, static_cast<double>(first) - 1,
-                                           static_cast<double>(last)));
-  };
-  CellRange range{std::max(first, bound(low)), std::min(last, bound(high) + 1)};
-  const auto is_inside = [&](int64_t cell) {
-    return is_between(centre_of<T>(cell, stride), low, high);
-  };
-  while (range.begin < range.end && !is_inside(range.begin)) ++range.begin;
-  while (range.begin < range.end && !is_inside(range.end - 1)) --range.end;
-  return range;
-}
 
 // One image's predictions beside its labels.
 template <typename T>
@@ -106,18 +53,17 @@ class Matching {
     const T least =
         static_cast<T>(levels[std::min<size_t>(1, levels.size() - 1)].stride);
     for (const PlaceLabel<T>& label : labels) {
-      areas_.push_back(candidate_area(label.box, least));
+      areas_.push_back(kernels::candidate_area(label.box, least));
     }
   }
 
   T overlap(size_t label, int64_t local) const {
-    return std::max(T(0), kernels::corner_ciou<T>(labels_[label].box,
-                                                  predictions_.boxes[local]));
+    return kernels::place_overlap(labels_[label].box,
+                                  predictions_.boxes[local]);
   }
   T alignment(size_t label, int64_t local, T overlap) const {
-    const T score = predictions_.score(local, labels_[label].class_index);
-    const T cubed = overlap * overlap * overlap;
-    return std::sqrt(score) * (cubed * cubed);
+    return kernels::place_alignment(
+        predictions_.score(local, labels_[label].class_index), overlap);
   }
 
   // Calls visit(place, local) for each candidate of the label.
@@ -126,11 +72,11 @@ class Matching {
     const CornerBox<T>& area = areas_[label];
     for (size_t i = 0; i < grid_.levels().size(); ++i) {
       const PlaceLevel& level = grid_.levels()[i];
-      const CellRange columns =
-          cells_between(area.x1, area.x2, level.stride, 0, level.width);
+      const CellRange columns = kernels::cells_between(
+          area.x1, area.x2, level.stride, 0, level.width);
       const CellRange rows =
-          cells_between(area.y1, area.y2, level.stride, level.first_row,
-                        level.first_row + level.rows);
+          kernels::cells_between(area.y1, area.y2, level.stride,
+                                 level.first_row, level.first_row + level.rows);
       for (int64_t row = rows.begin; row < rows.end; ++row) {
         const int64_t local =
             grid_.local_begin(i) + (row - level.first_row) * level.width;
@@ -145,12 +91,9 @@ class Matching {
     const size_t i = grid_.level_of(local);
     const PlaceLevel& level = grid_.levels()[i];
     const int64_t cell = local - grid_.local_begin(i);
-    const CornerBox<T>& area = areas_[label];
-    return is_between(centre_of<T>(cell % level.width, level.stride), area.x1,
-                      area.x2) &&
-           is_between(
-               centre_of<T>(level.first_row + cell / level.width, level.stride),
-               area.y1, area.y2);
+    return kernels::is_candidate(areas_[label], cell % level.width,
+                                 level.first_row + cell / level.width,
+                                 level.stride);
   }
 
   // The label that overlaps the place most, of all labels.
@@ -181,12 +124,15 @@ bool is_better(const TakenPlace<T>& a, const TakenPlace<T>& b) {
                                     : a.place < b.place;
 }
 
+// Adds a place to a list of at most `count`, or leaves it out if it is worse
+// than all of a full list.
 template <typename T>
-void keep_best(std::vector<TakenPlace<T>>& places, int64_t count) {
-  const auto most = std::min(std::ssize(places), count);
-  std::partial_sort(places.begin(), places.begin() + most, places.end(),
-                    is_better<T>);
-  places.resize(static_cast<size_t>(most));
+void take(const TakenPlace<T>& place, int64_t count,
+          std::vector<TakenPlace<T>>& places) {
+  const auto at = std::ranges::upper_bound(places, place, is_better<T>);
+  if (at - places.begin() >= count) return;
+  places.insert(at, place);
+  if (std::ssize(places) > count) places.pop_back();
 }
 
 // Leaves each label its `count` places of largest alignment.
@@ -217,9 +163,10 @@ TakenPlaces<T> best_places(const PlaceGrid& grid,
     matching.for_candidates(label, [&](int64_t place, int64_t local) {
       const T overlap = matching.overlap(label, local);
       const T alignment = matching.alignment(label, local, overlap);
-      if (alignment > 0) best[label].push_back({place, alignment});
+      if (alignment > 0) {
+        take<T>({place, alignment}, rule.chosen, best[label]);
+      }
     });
-    keep_best(best[label], rule.chosen);
   }
   return best;
 }
@@ -230,10 +177,10 @@ TakenPlaces<T> merged_places(const std::vector<TakenPlaces<T>>& parts,
   TakenPlaces<T> merged(parts.front().size());
   for (size_t label = 0; label < merged.size(); ++label) {
     for (const TakenPlaces<T>& part : parts) {
-      merged[label].insert(merged[label].end(), part[label].begin(),
-                           part[label].end());
+      for (const TakenPlace<T>& place : part[label]) {
+        take(place, rule.chosen, merged[label]);
+      }
     }
-    keep_best(merged[label], rule.chosen);
   }
   return merged;
 }
@@ -244,23 +191,28 @@ std::vector<OwnedPlace<T>> owned_places(
     const PlacePredictions<T>& predictions, const TakenPlaces<T>& taken,
     const PlaceRule& rule) {
   const Matching<T> matching(grid, labels, predictions);
-  std::map<int64_t, OwnedPlace<T>> owners;  // by local index
+  std::vector<OwnedPlace<T>> takers;
   for (size_t label = 0; label < labels.size(); ++label) {
     for (const TakenPlace<T>& place : taken[label]) {
       const int64_t local = grid.local_of(place.place);
       if (local < 0) continue;
-      const auto [owner, is_first] = owners.try_emplace(
-          local, OwnedPlace<T>{local, static_cast<int64_t>(label),
-                               place.alignment, T(0)});
-      if (is_first) {
-        owner->second.overlap = matching.overlap(label, local);
-      } else {
-        owner->second = matching.owner_of(local);
-      }
+      takers.push_back(
+          {local, static_cast<int64_t>(label), place.alignment, 0});
     }
   }
+  std::ranges::sort(takers, {}, &OwnedPlace<T>::local);
   std::vector<OwnedPlace<T>> owned;
-  for (const auto& [local, owner] : owners) owned.push_back(owner);
+  for (size_t begin = 0, end = 0; begin < takers.size(); begin = end) {
+    OwnedPlace<T> owner = takers[begin];
+    while (end < takers.size() && takers[end].local == owner.local) ++end;
+    if (end - begin == 1) {
+      owner.overlap =
+          matching.overlap(static_cast<size_t>(owner.label), owner.local);
+    } else {
+      owner = matching.owner_of(owner.local);
+    }
+    owned.push_back(owner);
+  }
   if (rule.kept < rule.chosen) keep_best_owned(owned, rule.kept);
   return owned;
 }

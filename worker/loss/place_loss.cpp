@@ -11,49 +11,22 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
+#include <new>
+#include <type_traits>
+#include <utility>
 
 #include "parallel/base/check.h"
+#include "parallel/base/memory_category.h"
+#include "parallel/base/place_memory.h"
 #include "parallel/base/text.h"
+#include "worker/kernels/place_math.h"
 #include "worker/loss/level_loss.h"
 
 namespace headroom::loss {
 namespace {
 
 using kernels::CornerBox;
-
-// The mean distance of a side, and its derivatives by the side's logits.
-struct Distance {
-  double mean = 0;
-  std::array<double, kDistanceBins> probabilities{};
-  double by_logit(size_t bin) const {
-    return probabilities[bin] * (static_cast<double>(bin) - mean);
-  }
-};
-
-template <typename T>
-Distance distance_of(const T* logits) {
-  Distance distance;
-  const auto most =
-      static_cast<double>(*std::max_element(logits, logits + kDistanceBins));
-  double sum = 0;
-  for (size_t bin = 0; bin < kDistanceBins; ++bin) {
-    distance.probabilities[bin] =
-        std::exp(static_cast<double>(logits[bin]) - most);
-    sum += distance.probabilities[bin];
-  }
-  for (size_t bin = 0; bin < kDistanceBins; ++bin) {
-    distance.probabilities[bin] /= sum;
-    distance.mean += static_cast<double>(bin) * distance.probabilities[bin];
-  }
-  return distance;
-}
-
-// The box whose sides have these distances from (x, y).
-template <typename T>
-CornerBox<T> box_around(double x, double y, const std::array<T, kBoxSides>& d) {
-  return {T(x) - d[0], T(y) - d[1], T(x) + d[2], T(y) + d[3]};
-}
+using kernels::SideDistance;
 
 // The centre of a cell in the whole level, in cells.
 double centre_column(const PlaceLevel& level, int64_t cell) {
@@ -73,24 +46,28 @@ struct Target {
   CornerBox<double> box;  // the label's, in cells of the level
 };
 
-// The loss of one side: cross-entropy of the two bins next to the distance
-// `wanted`, which is shared between them. Adds the derivatives by the logits,
-// times `scale`, to `gradient`.
-double side_loss(const Distance& distance, double wanted, double scale,
-                 double* gradient) {
-  const double most = static_cast<double>(kDistanceBins) - 1 - 0.01;
-  const double target = std::clamp(wanted, 0.0, most);
-  const auto low = static_cast<size_t>(target);
-  const double high_share = target - static_cast<double>(low);
-  const double low_share = 1 - high_share;
-  for (size_t bin = 0; bin < kDistanceBins; ++bin) {
-    gradient[bin] += scale * distance.probabilities[bin];
+// The targets of owned places. Their memory is a tensor, so that it is counted;
+// it has room for all places that labels can own.
+class Targets {
+ public:
+  explicit Targets(int64_t capacity)
+      : memory_(at::empty({capacity, int64_t{sizeof(Target)}}, at::kByte)) {}
+
+  void add(const Target& target) {
+    HEADROOM_CHECK(size_ < memory_.size(0), "a label owns too many places");
+    new (data() + size_++) Target(target);
   }
-  gradient[low] -= scale * low_share;
-  gradient[low + 1] -= scale * high_share;
-  return -(low_share * std::log(distance.probabilities[low]) +
-           high_share * std::log(distance.probabilities[low + 1]));
-}
+  const Target* begin() const { return data(); }
+  const Target* end() const { return data() + size_; }
+
+ private:
+  static_assert(std::is_trivially_copyable_v<Target> &&
+                sizeof(Target) == kPlaceTargetBytes);
+  Target* data() const { return static_cast<Target*>(memory_.data_ptr()); }
+
+  at::Tensor memory_;
+  int64_t size_ = 0;
+};
 
 struct BoxTerms {
   double box = 0, dfl = 0;  // without weight and gain
@@ -103,27 +80,25 @@ BoxTerms box_terms(const T* logits, const Target& target,
                    const PlaceLossRule& rule) {
   using Number = kernels::Dual<kBoxSides>;
   const double x = target.x, y = target.y;
-  std::array<Distance, kBoxSides> distances;
+  std::array<SideDistance, kBoxSides> distances;
   std::array<Number, kBoxSides> means;
   for (size_t side = 0; side < kBoxSides; ++side) {
-    distances[side] = distance_of(logits + side * kDistanceBins);
+    distances[side] = kernels::distance_of(logits + side * kDistanceBins);
     means[side] = Number::input(distances[side].mean, side);
   }
-  const CornerBox<double>& wanted = target.box;
-  const Number ciou = kernels::corner_ciou<Number>(
-      box_around(x, y, means), {wanted.x1, wanted.y1, wanted.x2, wanted.y2});
-  const std::array<double, kBoxSides> sides = {x - wanted.x1, y - wanted.y1,
-                                               wanted.x2 - x, wanted.y2 - y};
+  const Number ciou = kernels::place_ciou(x, y, means.data(), target.box);
   BoxTerms terms;
   terms.box = 1 - ciou.value;
   for (size_t side = 0; side < kBoxSides; ++side) {
     double* const gradient = &terms.gradient[side * kDistanceBins];
-    for (size_t bin = 0; bin < kDistanceBins; ++bin) {
+    for (int64_t bin = 0; bin < kDistanceBins; ++bin) {
       gradient[bin] =
           -rule.gains.box * ciou.d[side] * distances[side].by_logit(bin);
     }
-    terms.dfl += side_loss(distances[side], sides[side],
-                           rule.gains.dfl / kBoxSides, gradient) /
+    const double wanted =
+        kernels::wanted_distance(x, y, static_cast<int64_t>(side), target.box);
+    terms.dfl += kernels::side_loss(distances[side], wanted,
+                                    rule.gains.dfl / kBoxSides, gradient) /
                  kBoxSides;
   }
   return terms;
@@ -165,7 +140,7 @@ class PlaceTargets {
     }
   }
 
-  std::vector<Target> assign(const GatherParts& gather) const {
+  Targets assign(const GatherParts& gather) const {
     std::vector<TakenPlaces<T>> taken;
     for (size_t image = 0; image < labels_.size(); ++image) {
       taken.push_back(
@@ -180,12 +155,12 @@ class PlaceTargets {
       maxima.push_back(label_maxima(owned[image], labels_[image].size()));
     }
     merge(maxima, gather);
-    std::vector<Target> targets;
+    Targets targets(num_labels() * rule_.places.chosen);
     for (size_t image = 0; image < labels_.size(); ++image) {
       for (const OwnedPlace<T>& place : owned[image]) {
         const T weight = place_weight(
             place, maxima[image][static_cast<size_t>(place.label)]);
-        targets.push_back(target_of(image, place, static_cast<double>(weight)));
+        targets.add(target_of(image, place, static_cast<double>(weight)));
       }
     }
     return targets;
@@ -214,12 +189,12 @@ class PlaceTargets {
                                     int64_t cell) {
     std::array<T, kBoxSides> d;
     for (size_t side = 0; side < kBoxSides; ++side) {
-      d[side] = static_cast<T>(distance_of(logits + side * kDistanceBins).mean);
+      d[side] = static_cast<T>(
+          kernels::distance_of(logits + side * kDistanceBins).mean);
     }
-    const CornerBox<T> box =
-        box_around(centre_column(level, cell), centre_row(level, cell), d);
-    const auto stride = static_cast<T>(level.stride);
-    return {box.x1 * stride, box.y1 * stride, box.x2 * stride, box.y2 * stride};
+    return kernels::predicted_box(cell % level.width,
+                                  level.first_row + cell / level.width,
+                                  level.stride, d.data());
   }
 
   PlacePredictions<T> predictions(size_t image) const {
@@ -228,7 +203,7 @@ class PlaceTargets {
               const T logit = logits_at<T>(
                   cls_of(maps_, level), static_cast<int64_t>(image),
                   local - grid_.local_begin(level))[class_index];
-              return 1 / (1 + std::exp(-logit));
+              return kernels::score_of(logit);
             }};
   }
 
@@ -236,12 +211,7 @@ class PlaceTargets {
     const PlaceLevel& level = grid_.levels().front();
     const auto width = static_cast<T>(level.width * level.stride);
     const auto height = static_cast<T>(level.height * level.stride);
-    const T x = static_cast<T>(label.cx) * width;
-    const T y = static_cast<T>(label.cy) * height;
-    const T half_w = static_cast<T>(label.w) * width / 2;
-    const T half_h = static_cast<T>(label.h) * height / 2;
-    return {{x - half_w, y - half_h, x + half_w, y + half_h},
-            label.class_index};
+    return pixel_label(label, width, height);
   }
 
   Target target_of(size_t image, const OwnedPlace<T>& place,
@@ -276,7 +246,8 @@ class PlaceTargets {
              const GatherParts& gather) const {
     if (!gather || num_labels() == 0) return;
     const int64_t chosen = rule_.places.chosen;
-    at::Tensor own = at::full({num_labels(), chosen, 2}, -1, at::kDouble);
+    at::Tensor own = at::full({num_labels(), chosen, kNumbersPerTakenPlace}, -1,
+                              at::kDouble);
     double* to = own.mutable_data_ptr<double>();
     for (const TakenPlaces<T>& of_image : taken) {
       for (const auto& places : of_image) {
@@ -287,12 +258,13 @@ class PlaceTargets {
         to += 2 * chosen;
       }
     }
-    std::vector<std::vector<TakenPlaces<T>>> parts(taken.size());
-    for (const at::Tensor& part : gather(own)) {
-      const double* from = part.const_data_ptr<double>();
-      for (size_t image = 0; image < taken.size(); ++image) {
-        TakenPlaces<T>& here = parts[image].emplace_back(labels_[image].size());
-        for (auto& places : here) {
+    int64_t begin = 0;  // of the image's numbers
+    const std::vector<at::Tensor> gathered = gather(own);
+    for (size_t image = 0; image < taken.size(); ++image) {
+      std::vector<TakenPlaces<T>> parts;
+      for (const at::Tensor& part : gathered) {
+        const double* from = part.const_data_ptr<double>() + begin;
+        for (auto& places : parts.emplace_back(labels_[image].size())) {
           for (int64_t i = 0; i < chosen && from[2 * i] >= 0; ++i) {
             places.push_back({static_cast<int64_t>(from[2 * i]),
                               static_cast<T>(from[2 * i + 1])});
@@ -300,9 +272,8 @@ class PlaceTargets {
           from += 2 * chosen;
         }
       }
-    }
-    for (size_t image = 0; image < taken.size(); ++image) {
-      taken[image] = merged_places(parts[image], rule_.places);
+      taken[image] = merged_places(parts, rule_.places);
+      begin += 2 * chosen * std::ssize(labels_[image]);
     }
   }
 
@@ -340,17 +311,24 @@ class PlaceTargets {
   at::Tensor boxes_;  // [n, places, 4], pixels; of images with labels
 };
 
-std::vector<Target> targets_of(const PlaceGrid& grid, const Maps& maps,
-                               const std::vector<LabelRow>& labels,
-                               const PlaceLossRule& rule,
-                               const GatherParts& gather) {
-  std::vector<Target> targets;
-  AT_DISPATCH_FLOATING_TYPES(
+Targets targets_of(const PlaceGrid& grid, const Maps& maps,
+                   const std::vector<LabelRow>& labels,
+                   const PlaceLossRule& rule, const GatherParts& gather) {
+  return AT_DISPATCH_FLOATING_TYPES(
       maps.front().scalar_type(), "place assignment", [&] {
-        targets =
-            PlaceTargets<scalar_t>(grid, maps, labels, rule).assign(gather);
+        return PlaceTargets<scalar_t>(grid, maps, labels, rule).assign(gather);
       });
-  return targets;
+}
+
+// The sum over a dense map, in pieces, because its terms are tensors.
+double negative_entropy_sum(const at::Tensor& logits) {
+  const at::Tensor flat = logits.view({-1});
+  double sum = 0;
+  for (int64_t begin = 0; begin < flat.numel(); begin += kPlaceSumElements) {
+    const int64_t count = std::min(kPlaceSumElements, flat.numel() - begin);
+    sum += entropy_sum(flat.narrow(0, begin, count), 0, {1, 0});
+  }
+  return sum;
 }
 
 // Sums over a part of the batch, without gains.
@@ -358,11 +336,11 @@ struct Sums {
   double box = 0, cls = 0, dfl = 0, weight = 0;
 };
 
-Sums sums_of(const Maps& maps, const std::vector<Target>& targets,
+Sums sums_of(const Maps& maps, const Targets& targets,
              const PlaceLossRule& rule) {
   Sums sums;
   for (size_t level = 0; level < maps.size() / 2; ++level) {
-    sums.cls += entropy_sum(cls_of(maps, level), 0, {1, 0});
+    sums.cls += negative_entropy_sum(cls_of(maps, level));
   }
   AT_DISPATCH_FLOATING_TYPES(maps.front().scalar_type(), "place loss", [&] {
     for (const Target& target : targets) {
@@ -383,8 +361,8 @@ Sums sums_of(const Maps& maps, const std::vector<Target>& targets,
 }
 
 // The gradients of all maps by `scale` times the sum of the terms with gains.
-Maps gradients_of(const Maps& maps, const std::vector<Target>& targets,
-                  double scale, const PlaceLossRule& rule) {
+Maps gradients_of(const Maps& maps, const Targets& targets, double scale,
+                  const PlaceLossRule& rule) {
   Maps gradients;
   for (size_t level = 0; level < maps.size() / 2; ++level) {
     gradients.push_back(at::zeros_like(box_of(maps, level)));
@@ -418,8 +396,10 @@ class PlaceLossFunction : public torch::autograd::Function<PlaceLossFunction> {
  public:
   // Keeps what backward needs beside the logits.
   struct Kept : torch::CustomClassHolder {
-    std::vector<Target> targets;
-    PlaceLossRule rule;
+    Kept(Targets places, const PlaceLossRule& of)
+        : targets(std::move(places)), rule(of) {}
+    const Targets targets;
+    const PlaceLossRule rule;
   };
 
   static variable_list forward(AutogradContext* ctx, at::TensorList given,
@@ -428,9 +408,8 @@ class PlaceLossFunction : public torch::autograd::Function<PlaceLossFunction> {
                                const PlaceLossRule* rule,
                                const GatherParts* gather) {
     const Maps maps = given.vec();
-    const auto kept = c10::make_intrusive<Kept>();
-    kept->rule = *rule;
-    kept->targets = targets_of(*grid, maps, *labels, *rule, *gather);
+    const auto kept = c10::make_intrusive<Kept>(
+        targets_of(*grid, maps, *labels, *rule, *gather), *rule);
     const Sums sums = sums_of(maps, kept->targets, *rule);
     const at::Tensor items =
         at::tensor({rule->gains.box * sums.box, rule->gains.cls * sums.cls,
@@ -446,6 +425,7 @@ class PlaceLossFunction : public torch::autograd::Function<PlaceLossFunction> {
 
   static variable_list backward(AutogradContext* ctx,
                                 const variable_list& grads) {
+    const MemoryCategoryScope scope(MemoryCategory::kLoss);
     const auto kept = c10::static_intrusive_pointer_cast<Kept>(
         ctx->saved_data["kept"].toCapsule());
     const PlaceLossRule& rule = kept->rule;
@@ -468,6 +448,7 @@ at::Tensor dense_cells(const at::Tensor& map) {
 PlaceLoss place_loss(const std::vector<PlaceMaps>& levels,
                      const std::vector<LabelRow>& labels,
                      const PlaceLossRule& rule, const GatherParts& gather) {
+  const MemoryCategoryScope scope(MemoryCategory::kLoss);
   HEADROOM_CHECK(!levels.empty(), "a head of no levels");
   Maps maps;
   std::vector<PlaceLevel> sizes;

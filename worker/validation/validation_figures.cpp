@@ -26,7 +26,7 @@ template <typename Archive, typename Batches>
 void exchange_batches(Archive& archive, Batches& batches) {
   archive.size(batches);
   for (auto& batch : batches) {
-    for (auto& loss : batch.losses) archive.value(loss);
+    for (auto& term : batch.losses) archive.value(term);
     archive.value(batch.images);
     exchange_all(archive, batch.confusions);
     archive.size(batch.found);
@@ -48,7 +48,7 @@ void exchange_figures(Archive& archive, Result& result) {
                        &result.map, &result.coco_map50, &result.coco_map}) {
     archive.value(*figure);
   }
-  for (auto& loss : result.losses) archive.value(loss);
+  for (auto& term : result.losses) archive.value(term);
   archive.size(result.classes);
   for (auto& one : result.classes) {
     for (auto* count : {&one.class_index, &one.labels}) archive.value(*count);
@@ -122,8 +122,8 @@ void add_batches(std::vector<std::vector<BatchFindings>> ranks,
   }
   const auto batches = static_cast<double>(num_batches);
   result.images = all.images;
-  for (size_t i = 0; i < kNumLossTerms; ++i) {
-    result.losses[i] = all.losses[i] / batches;
+  for (size_t term = 0; term < kNumLossTerms; ++term) {
+    result.losses[term] = all.losses[term] / batches;
   }
   result.faults = std::move(all.faults);
   result.confusions = std::move(all.confusions);
@@ -200,7 +200,10 @@ ValidationResult receive(collectives::Communicator& ranks, RankFindings mine,
 
 void BatchFindings::add(const BatchFindings& other) {
   images += other.images;
-  for (size_t i = 0; i < kNumLossTerms; ++i) losses[i] += other.losses[i];
+  for (size_t term = 0; term < kNumLossTerms; ++term) {
+    losses[term] += other.losses[term];
+  }
+  weights += other.weights;
   labels_per_class.resize(
       std::max(labels_per_class.size(), other.labels_per_class.size()));
   for (size_t c = 0; c < other.labels_per_class.size(); ++c) {

@@ -32,7 +32,10 @@ struct ImageFindings {
 // The contribution of one batch to the metrics.
 struct BatchFindings {
   int64_t images = 0;
-  LossTerms losses = {};  // of the batch
+  // The loss terms of the batch. While parts of a batch are added: without
+  // anchors, not yet divided by the batch's sum of weights.
+  LossTerms losses = {};
+  double weights = 0;  // that sum; 0 for a head with anchors
   std::vector<int64_t> labels_per_class;
   std::vector<FoundRecord> records;
   std::vector<metrics::ConfusionCount> confusions;

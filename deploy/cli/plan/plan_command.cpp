@@ -209,9 +209,18 @@ int plan_command(const CommandLine& asked) {
   if (!sweep.empty()) {
     say_machines();
     say_notes(line, request);
-    const auto cells =
-        sweep_plans(request.config, world_size,
-                    parse_sweep(sweep, request.config), request.card);
+    const StepSeconds step_seconds =
+        [&](const configs::RunConfig& config, const plan::Plan& plan,
+            const std::vector<layers::LayerCost>& layers)
+        -> std::optional<double> {
+      const std::optional<PlanForecast> forecast =
+          forecast_of(given, machines, config, plan, layers, request.card);
+      if (!forecast) return std::nullopt;
+      return forecast->step.seconds();
+    };
+    const auto cells = sweep_plans(request.config, world_size,
+                                   parse_sweep(sweep, request.config),
+                                   request.card, step_seconds);
     say(is_json ? sweep_json(cells) + "\n"
                 : assumptions_text(request.config) + sweep_text(cells));
     return 0;

@@ -25,7 +25,18 @@ constexpr size_t kMostCells = 256;
 
 [[noreturn]] void fail(const std::string& what) {
   throw Error("command line", "--sweep: " + what,
-              "write it as img=416,640,1280 batch=8..64");
+              "write it as cfg=yolov5n,yolov8n img=416,640 batch=8..64");
+}
+
+std::vector<std::string> words_in(const std::string& text) {
+  std::vector<std::string> words;
+  std::istringstream parts(text);
+  for (std::string part; std::getline(parts, part, ',');) {
+    if (part.empty()) fail("'" + text + "' has an empty value");
+    words.push_back(part);
+  }
+  if (words.empty()) fail("'" + text + "' has no values");
+  return words;
 }
 
 int64_t number_in(const std::string& text) {
@@ -38,8 +49,7 @@ int64_t number_in(const std::string& text) {
 
 std::vector<int64_t> values_in(const std::string& text) {
   std::vector<int64_t> values;
-  std::istringstream parts(text);
-  for (std::string part; std::getline(parts, part, ',');) {
+  for (const std::string& part : words_in(text)) {
     const size_t dots = part.find("..");
     if (dots == std::string::npos) {
       values.push_back(number_in(part));
@@ -63,19 +73,29 @@ Sweep parse_sweep(const std::string& text, const configs::RunConfig& config) {
   for (std::string word; words >> word;) {
     const size_t equals = word.find('=');
     const std::string axis = word.substr(0, equals);
-    if (equals == std::string::npos || (axis != "img" && axis != "batch")) {
-      fail("'" + word + "' is neither img=... nor batch=...");
+    const std::string values =
+        equals == std::string::npos ? "" : word.substr(equals + 1);
+    const auto set = [&](auto& axis_values, const auto& read) {
+      if (!axis_values.empty()) fail(axis + " is given twice");
+      axis_values = read(values);
+    };
+    if (equals != std::string::npos && axis == "cfg") {
+      set(sweep.models, words_in);
+    } else if (equals != std::string::npos && axis == "img") {
+      set(sweep.image_sizes, values_in);
+    } else if (equals != std::string::npos && axis == "batch") {
+      set(sweep.batches, values_in);
+    } else {
+      fail("'" + word + "' is none of cfg=..., img=... and batch=...");
     }
-    std::vector<int64_t>& values =
-        axis == "img" ? sweep.image_sizes : sweep.batches;
-    if (!values.empty()) fail(axis + " is given twice");
-    values = values_in(word.substr(equals + 1));
   }
+  if (sweep.models.empty()) sweep.models = {planner::model_of_run(config)};
   if (sweep.image_sizes.empty()) {
     sweep.image_sizes = {std::max(config.image_height, config.image_width)};
   }
   if (sweep.batches.empty()) sweep.batches = {config.global_batch_size};
-  if (sweep.image_sizes.size() * sweep.batches.size() > kMostCells) {
+  if (sweep.models.size() * sweep.image_sizes.size() * sweep.batches.size() >
+      kMostCells) {
     fail(cat("more than ", kMostCells, " plans"));
   }
   return sweep;
@@ -100,6 +120,7 @@ void check_beside_sweep(const CommandLine& line) {
     const bool is_batch = flag->key == "global_batch_size";
     const std::string axis = is_batch                      ? "batch"
                              : flag->key == "image_height" ? "img"
+                             : flag->key == "cfg"          ? "cfg"
                                                            : "";
     if (axis.empty()) continue;
     if (sweep.find(" " + axis + "=") != std::string::npos) {
@@ -114,34 +135,57 @@ void check_beside_sweep(const CommandLine& line) {
   }
 }
 
+namespace {
+
+SweepCell cell_of(const configs::RunConfig& trial, int world_size,
+                  const planner::ModelOnCard& model,
+                  const StepSeconds& step_seconds) {
+  const planner::PlanDecision decision =
+      planner::choose_plan(trial, world_size, model);
+  SweepCell cell;
+  cell.model = planner::model_of_run(trial);
+  for (const layers::LayerCost& layer : model.layers) {
+    cell.parameters += layer.parameters;
+  }
+  cell.image_size = trial.image_height;
+  cell.batch = trial.global_batch_size;
+  cell.fits = decision.plan.has_value();
+  cell.refusal = cell.fits ? "" : decision.reason;
+  if (const auto& plan = decision.plan) {
+    cell.policy = plan::activations_text(plan->activation_policies);
+    cell.micro_batch = plan->micro_batch_size;
+    cell.zero_stage = plan->zero_stage;
+    cell.predicted_peak_bytes = planner::fullest_rank_bytes(*plan);
+    if (step_seconds) {
+      cell.step_seconds = step_seconds(trial, *plan, model.layers);
+    }
+    if (planner::shrinks_groups(trial, *plan)) {
+      cell.smaller_groups = plan::group_sizes_text(trial.global_batch_size,
+                                                   plan->batch_norm_rule());
+    }
+  }
+  return cell;
+}
+
+}  // namespace
+
 std::vector<SweepCell> sweep_plans(const configs::RunConfig& config,
                                    int world_size, const Sweep& sweep,
-                                   const planner::CardSpeed& card) {
-  const std::vector<layers::LayerCost> layers = planner::model_layers(config);
+                                   const planner::CardSpeed& card,
+                                   const StepSeconds& step_seconds) {
   std::vector<SweepCell> cells;
-  for (const int64_t size : sweep.image_sizes) {
-    for (const int64_t batch : sweep.batches) {
-      configs::RunConfig trial = config;
-      trial.image_height = trial.image_width = size;
-      trial.global_batch_size = batch;
-      const planner::PlanDecision decision =
-          planner::choose_plan(trial, world_size, {layers, card});
-      SweepCell cell;
-      cell.image_size = size;
-      cell.batch = batch;
-      cell.fits = decision.plan.has_value();
-      cell.refusal = cell.fits ? "" : decision.reason;
-      if (const auto& plan = decision.plan) {
-        cell.policy = plan::activations_text(plan->activation_policies);
-        cell.micro_batch = plan->micro_batch_size;
-        cell.zero_stage = plan->zero_stage;
-        cell.predicted_peak_bytes = planner::fullest_rank_bytes(*plan);
-        if (planner::shrinks_groups(trial, *plan)) {
-          cell.smaller_groups =
-              plan::group_sizes_text(batch, plan->batch_norm_rule());
-        }
+  for (const std::string& model : sweep.models) {
+    configs::RunConfig trial = config;
+    // A model that is not swept may be that of the weights.
+    if (model != planner::model_of_run(config)) trial.cfg = model;
+    const std::vector<layers::LayerCost> layers = planner::model_layers(trial);
+    for (const int64_t size : sweep.image_sizes) {
+      for (const int64_t batch : sweep.batches) {
+        trial.image_height = trial.image_width = size;
+        trial.global_batch_size = batch;
+        cells.push_back(
+            cell_of(trial, world_size, {layers, card}, step_seconds));
       }
-      cells.push_back(cell);
     }
   }
   return cells;
@@ -161,14 +205,19 @@ std::string outcome_of(const SweepCell& cell) {
 
 std::string sweep_text(const std::vector<SweepCell>& cells) {
   std::vector<std::vector<std::string>> table = {
-      {"img", "batch", "predicted", "activations", "micro-batch", "zero", ""}};
+      {"cfg", "parameters", "img", "batch", "predicted", "step", "activations",
+       "micro-batch", "zero", ""}};
   for (const SweepCell& cell : cells) {
+    const auto if_it_fits = [&cell](const std::string& text) {
+      return cell.fits ? text : "-";
+    };
     table.push_back(
-        {std::to_string(cell.image_size), std::to_string(cell.batch),
-         cell.fits ? format_bytes(cell.predicted_peak_bytes) : "-",
-         cell.fits ? cell.policy : "-",
-         cell.fits ? std::to_string(cell.micro_batch) : "-",
-         cell.fits ? std::to_string(cell.zero_stage) : "-", outcome_of(cell)});
+        {cell.model, std::to_string(cell.parameters),
+         std::to_string(cell.image_size), std::to_string(cell.batch),
+         if_it_fits(format_bytes(cell.predicted_peak_bytes)),
+         cell.step_seconds ? format_seconds(*cell.step_seconds) : "-",
+         if_it_fits(cell.policy), if_it_fits(std::to_string(cell.micro_batch)),
+         if_it_fits(std::to_string(cell.zero_stage)), outcome_of(cell)});
   }
   return text_table(table);
 }
@@ -178,7 +227,9 @@ std::string sweep_json(const std::vector<SweepCell>& cells) {
   json["exit_code"] = 0;
   json["cells"] = Json::array();
   for (const SweepCell& cell : cells) {
-    Json entry = {{"image_size", cell.image_size},
+    Json entry = {{"cfg", cell.model},
+                  {"parameters", cell.parameters},
+                  {"image_size", cell.image_size},
                   {"global_batch_size", cell.batch},
                   {"fits", cell.fits}};
     if (cell.fits) {
@@ -186,6 +237,7 @@ std::string sweep_json(const std::vector<SweepCell>& cells) {
       entry["micro_batch_size"] = cell.micro_batch;
       entry["zero_stage"] = cell.zero_stage;
       entry["predicted_peak_bytes"] = cell.predicted_peak_bytes;
+      if (cell.step_seconds) entry["step_seconds"] = *cell.step_seconds;
       if (!cell.smaller_groups.empty()) {
         entry["smaller_batch_norm_groups"] = cell.smaller_groups;
       }

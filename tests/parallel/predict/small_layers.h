@@ -31,6 +31,7 @@ inline std::vector<layers::LayerCost> small_layers() {
   layers::LayerCost detect;
   detect.inputs = {0};
   detect.channels = 18;
+  detect.anchors = 3;
   detect.stride = 2;
   detect.parameters = 16 * 18 + 18;
   detect.parameter_tensors = 2;

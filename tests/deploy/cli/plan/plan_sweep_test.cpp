@@ -30,6 +30,32 @@ TEST(ParseSweep, ListsAndDoublingRanges) {
   EXPECT_THAT(sweep.batches, ElementsAre(8, 16, 32));
   config.global_batch_size = 24;
   EXPECT_THAT(parse_sweep("img=416", config).batches, ElementsAre(24));
+  EXPECT_THAT(parse_sweep("img=416", config).models, ElementsAre("yolov5s"));
+  EXPECT_THAT(parse_sweep("cfg=yolov5n,yolov8n", config).models,
+              ElementsAre("yolov5n", "yolov8n"));
+}
+
+TEST(SweepPlans, ModelsAreCompared) {
+  configs::RunConfig config;
+  config.synthetic_input = true;
+  const Sweep sweep =
+      parse_sweep("cfg=yolov5n,yolov5nu,yolov8n batch=2", config);
+  const std::vector<SweepCell> cells = sweep_plans(
+      config, 1, sweep, {}, [](const auto&...) { return 0.25; });
+  ASSERT_EQ(cells.size(), 3U);
+  EXPECT_EQ(cells[0].model, "yolov5n");
+  EXPECT_EQ(cells[0].parameters, 1'872'157);
+  // Without the 16 numbers of the bins, which are not trained.
+  EXPECT_EQ(cells[1].parameters, 2'654'816 - 16);
+  EXPECT_EQ(cells[2].parameters, 3'157'200 - 16);
+  for (const SweepCell& cell : cells) {
+    EXPECT_TRUE(cell.fits) << cell.refusal;
+    EXPECT_GT(cell.predicted_peak_bytes, 0);
+  }
+  EXPECT_GT(cells[2].predicted_peak_bytes, cells[0].predicted_peak_bytes);
+  EXPECT_THAT(sweep_text(cells), HasSubstr("yolov8n"));
+  EXPECT_THAT(sweep_text(cells), HasSubstr("3157184"));
+  EXPECT_THAT(sweep_json(cells), HasSubstr("\"step_seconds\": 0.25"));
 }
 
 TEST(CheckBesideSweep, AFlagOfAnAxisThatIsSweptIsNotIgnored) {
@@ -39,6 +65,8 @@ TEST(CheckBesideSweep, AFlagOfAnAxisThatIsSweptIsNotIgnored) {
   EXPECT_EQ(refusal({"--sweep", "batch=2", "--batch", "4"}),
             "[command line] --batch is given, and --sweep names values "
             "of batch too: leave one of the two out");
+  EXPECT_THAT(refusal({"--sweep", "cfg=yolov8n"}),
+              HasSubstr("--cfg is given, and --sweep names values of cfg too"));
   EXPECT_EQ(refusal({"--sweep", "img=64", "--batch", "4"}), "accepted");
   EXPECT_EQ(refusal({"--sweep", "batch=2", "--img", "64"}), "accepted");
 }
