@@ -34,7 +34,12 @@ constexpr FailureKind last_of(FailureKind) { return FailureKind::kConnection; }
 // The most ranks of one run.
 inline constexpr int kMaxWorldSize = 65536;
 
-HEADROOM_FIELDS(headroom::NamedLoss, name, value)
+void fields(auto& archive, Either<HeadLosses> auto& losses) {
+  archive("is_anchor_free", losses.is_anchor_free);
+  archive("first", losses.terms[0]);
+  archive("second", losses.terms[1]);
+  archive("third", losses.terms[2]);
+}
 
 HEADROOM_FIELDS(RunProgress, step, num_steps, epoch, num_epochs, step_in_epoch,
                 steps_per_epoch, losses, images_per_second, measured_peak_bytes,

@@ -43,7 +43,7 @@ struct RunProgress {
   int64_t step = 0, num_steps = 0;  // steps committed so far; in the whole run
   int64_t epoch = 0, num_epochs = 0;
   int64_t step_in_epoch = 0, steps_per_epoch = 0;
-  NamedLosses losses;            // means over the epoch so far
+  HeadLosses losses;             // means over the epoch so far
   double images_per_second = 0;  // defined in coordinator.proto
   int64_t measured_peak_bytes = 0;
   int64_t predicted_peak_bytes = 0;  // 0 if unknown

@@ -68,7 +68,7 @@ std::vector<MetricFamily> families_of(
   families.one("images_per_second", "of all ranks, in the newest step",
                progress.images_per_second);
   families.begin("loss", "mean over the epoch so far");
-  for (const NamedLoss& loss : progress.losses) {
+  for (const NamedLoss& loss : progress.losses.named()) {
     families.add(loss.value, "term", loss.name);
   }
   families.begin("workers", "workers by state");

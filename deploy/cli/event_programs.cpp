@@ -245,7 +245,7 @@ struct EventPrograms::State {
       return;
     }
     Json metrics = Json::object();
-    for (const NamedLoss& loss : progress.losses) {
+    for (const NamedLoss& loss : progress.losses.named()) {
       metrics[loss.name + "_loss"] = loss.value;
     }
     metrics["images_per_second"] = progress.images_per_second;

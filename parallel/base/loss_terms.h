@@ -34,6 +34,16 @@ using NamedLosses = std::vector<NamedLoss>;
 
 NamedLosses named_losses(bool has_anchors, const LossTerms& terms);
 
+// The terms of one head as plain memory, for messages.
+struct HeadLosses {
+  LossTerms terms = {};
+  bool is_anchor_free = false;
+  bool operator==(const HeadLosses&) const = default;
+  NamedLosses named() const { return named_losses(!is_anchor_free, terms); }
+};
+// Terms that are missing or not finite are 0.
+HeadLosses head_losses(const NamedLosses& losses);
+
 // "box 0.081 obj 0.033 cls 0.021", with `between` the terms.
 std::string losses_text(const NamedLosses& losses, std::string_view between);
 

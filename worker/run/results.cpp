@@ -58,9 +58,9 @@ Columns columns_of(const EpochRecord& record) {
 
 std::string header_line(bool has_anchors) {
   std::string line = "epoch";
-  for (const auto& [name, value] : columns_of({.has_anchors = has_anchors})) {
-    line += "," + name;
-  }
+  EpochRecord record;
+  record.has_anchors = has_anchors;
+  for (const auto& [name, value] : columns_of(record)) line += "," + name;
   return line + "\n";
 }
 

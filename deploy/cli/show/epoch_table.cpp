@@ -160,7 +160,7 @@ std::string epoch_in_progress(const coordinator::RunStatus& status,
   const wire::RunProgress& progress = status.progress;
   Cells cells = cells_of_memory(fullest_rank(status), status.memory_limit);
   cells[Column::kEpoch] = epoch_cell(progress.epoch, progress.num_epochs);
-  add_losses(progress.losses, cells);
+  add_losses(progress.losses.named(), cells);
   const std::vector<ColumnShape> shown =
       all_within(columns, progress.num_epochs);
   const auto precedes_the_bar = [&](const ColumnShape& shape) {

@@ -116,7 +116,7 @@ std::string progress_line(const coordinator::RunStatus& status,
   }
   if (progress.phase == wire::WorkerPhase::kValidate) line += "  validating";
   if (progress.phase == wire::WorkerPhase::kCheckpoint) line += "  saving";
-  line += losses_part(progress.losses) +
+  line += losses_part(progress.losses.named()) +
           fixed_text(progress.images_per_second, 1) + " img/s  " +
           memory_text(status) + eta_text(eta_seconds);
   return line;

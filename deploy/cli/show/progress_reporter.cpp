@@ -40,7 +40,7 @@ ProgressReporter::Output ProgressReporter::update(
     }
     // The first epoch's live line has no table above it yet.
     if (header_.empty() && progress.step > 0 && progress.num_epochs > 0) {
-      put_header(progress.num_epochs, progress.losses, output);
+      put_header(progress.num_epochs, progress.losses.named(), output);
     }
     output.live = live_line(status, eta_seconds_, width, style_);
     return output;

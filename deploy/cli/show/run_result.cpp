@@ -271,7 +271,7 @@ coordinator::RunStatus folder_status(const std::string& run_directory) {
   if (folder.step) {
     progress.step = folder.step->step + 1;
     progress.epoch = folder.step->epoch.value_or(0);
-    progress.losses = folder.step->losses;
+    progress.losses = head_losses(folder.step->losses);
     progress.images_per_second = known(records::median_speed(run_directory));
   }
   for (const records::EventLine& line :

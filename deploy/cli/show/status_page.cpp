@@ -170,7 +170,7 @@ std::vector<std::string> StatusPage::lines(const coordinator::RunStatus& status,
                                 ? cat("/", progress.steps_per_epoch)
                                 : std::string(),
                             " steps", phase.empty() ? "" : "  " + phase)));
-    add(headed("losses", losses_text(progress.losses, "  ")));
+    add(headed("losses", losses_text(progress.losses.named(), "  ")));
   }
   if (validated_) {
     add(headed("validated", cat("mAP50 ", fixed_text(validated_->map50, 3),

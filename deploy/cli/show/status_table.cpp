@@ -47,7 +47,9 @@ Json progress_json(const wire::RunProgress& progress) {
                {"images_validated", progress.images_validated},
                {"images_to_validate", progress.images_to_validate},
                {"phase", to_string(progress.phase)}};
-  for (const NamedLoss& loss : progress.losses) json[loss.name] = loss.value;
+  for (const NamedLoss& loss : progress.losses.named()) {
+    json[loss.name] = loss.value;
+  }
   return json;
 }
 

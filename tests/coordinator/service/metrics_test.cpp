@@ -21,7 +21,7 @@ RunStatus running() {
   status.generation = 3;
   status.progress.step = 14;
   status.progress.images_per_second = 58.5;
-  status.progress.losses = {{"box", 0.125}, {"cls", 2}, {"dfl", 0.5}};
+  status.progress.losses = {.terms = {0.125, 2, 0.5}, .is_anchor_free = true};
   MemberStatus first;
   first.rank = 0;
   first.state = MemberActivity::kRunning;
