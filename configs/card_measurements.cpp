@@ -74,21 +74,37 @@ std::string name_of(Precision precision) {
       ->name;
 }
 
-// The file's measurements by this version of the program and of the driver.
-std::vector<CardMeasurement> current_ones(const std::filesystem::path& file) {
+// The file's measurements by this version of the program, with any driver;
+// empty if there is no file.
+std::vector<CardMeasurement> ones_of_all_drivers(
+    const std::filesystem::path& file) {
+  std::error_code error;
+  if (file.empty() || !std::filesystem::exists(file, error)) return {};
   std::vector<CardMeasurement> all = parse_card_measurements(
       yaml::read_config_file(file, "measurements"), file.string());
-  const std::string driver = driver_version();
-  std::erase_if(all, [&](const CardMeasurement& one) {
-    return one.program != HEADROOM_VERSION ||
-           (!driver.empty() && !one.driver.empty() && one.driver != driver);
+  std::erase_if(all, [](const CardMeasurement& one) {
+    return one.program != HEADROOM_VERSION;
+  });
+  return all;
+}
+
+// An unknown driver may be any.
+bool may_be_same_driver(const std::string& a, const std::string& b) {
+  return a.empty() || b.empty() || a == b;
+}
+
+std::vector<CardMeasurement> current_ones(const std::filesystem::path& file) {
+  std::vector<CardMeasurement> all = ones_of_all_drivers(file);
+  std::erase_if(all, [driver = driver_version()](const CardMeasurement& one) {
+    return !may_be_same_driver(one.driver, driver);
   });
   return all;
 }
 
 bool is_same_step(const CardMeasurement& a, const CardMeasurement& b) {
   return a.model == b.model && a.precision == b.precision && a.tf32 == b.tf32 &&
-         a.cuda_graphs == b.cuda_graphs;
+         a.cuda_graphs == b.cuda_graphs &&
+         may_be_same_driver(a.driver, b.driver);
 }
 
 }  // namespace
@@ -199,10 +215,7 @@ std::filesystem::path card_file(const std::string& card) {
 }
 
 std::vector<CardMeasurement> measurements_of(const std::string& card) {
-  const std::filesystem::path file = card_file(card);
-  std::error_code error;
-  if (file.empty() || !std::filesystem::exists(file, error)) return {};
-  return current_ones(file);
+  return current_ones(card_file(card));
 }
 
 std::vector<CardMeasurement> all_measurements(
@@ -229,7 +242,7 @@ std::filesystem::path store_measurement(const CardMeasurement& measurement) {
     throw Error("measurements", "there is no folder to keep it in",
                 "set HOME, or XDG_CACHE_HOME, to a folder with its whole path");
   }
-  std::vector<CardMeasurement> all = measurements_of(measurement.card);
+  std::vector<CardMeasurement> all = ones_of_all_drivers(file);
   std::erase_if(all, [&](const CardMeasurement& one) {
     return one.card != measurement.card || is_same_step(one, measurement);
   });

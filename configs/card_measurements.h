@@ -60,8 +60,10 @@ std::vector<CardMeasurement> measurements_of(const std::string& card);
 std::vector<CardMeasurement> all_measurements(
     const std::function<void(const std::string&)>& on_fault);
 
-// Adds the measurement to its card's file, in place of one of the same model
-// and number format. If two programs do so at once, one of the two is lost.
+// Adds the measurement to its card's file, in place of one of the same model,
+// number format and driver. Those of other drivers stay, because machines with
+// several drivers may share the folder. If two programs do so at once, one of
+// the two is lost.
 // Returns the file.
 std::filesystem::path store_measurement(const CardMeasurement& measurement);
 

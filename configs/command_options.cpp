@@ -355,8 +355,9 @@ std::vector<Option> options_of_tools() {
       option("--iou-thres X", {"export", "detect"},
              "Of two boxes of a class with a larger IoU (overlap) the weaker "
              "one is dropped. More keeps objects that stand close together, "
-             "and more doubles.",
-             {.range = {0, 1}, .default_value = "0.45"}),
+             "and more doubles. -1 is 0.45, and 0.7 for a head "
+             "without anchors, such as YOLOv8's.",
+             {.range = {-1, 1}, .default_value = "-1"}),
       option("--topk-per-class N", {"export"},
              "With --nms, at most this many boxes of a class in an image are "
              "kept.",

@@ -422,7 +422,7 @@ DataConfig load_data_config(const std::filesystem::path& given) {
                     "explains its lines)");
   }
   if (suffix == ".data" || suffix == ".names") {
-    throw Error("data", file.string() + " is of darknet",
+    throw Error("data", file.string() + " has the form of darknet",
                 "write a data.yaml: train: train.txt, val: valid.txt, names: "
                 "[the lines of its .names]");
   }

@@ -4,6 +4,7 @@
 
 #include "configs/absent_flags.h"
 #include "configs/options.h"
+#include "configs/recipe.h"
 #include "configs/yaml/strict_yaml.h"
 #include "parallel/base/check.h"
 #include "parallel/base/text.h"
@@ -106,6 +107,20 @@ void apply(RunConfig& config, const FlagUse& use) {
   }
 }
 
+// The recipe is applied before all other flags, because they outrank it. An
+// unknown one is refused when the flags are applied.
+void apply_recipe_of(RunConfig& config, const std::vector<FlagUse>& uses) {
+  constexpr std::string_view kKey = "recipe=";
+  for (const FlagUse& use : uses) {
+    for (const std::string& word : use.values) {
+      if (use.spelling == "--recipe") apply_recipe(config, word);
+      if (use.spelling == "--set" && word.starts_with(kKey)) {
+        apply_recipe(config, word.substr(kKey.size()));
+      }
+    }
+  }
+}
+
 // Applies all flags except --config and --hyp, which were applied before.
 void apply_in_order(RunConfig& config, const std::vector<FlagUse>& uses) {
   for (const FlagUse& use : uses) {
@@ -140,6 +155,7 @@ RunConfig run_config_from_flags(const std::string& command,
     if (use.spelling == "--hyp") hyp_file = use.values.front();
   }
   config.command = command;
+  apply_recipe_of(config, uses);
   if (!hyp_file.empty()) load_hyperparameters(config, hyp_file);
   apply_in_order(config, uses);
   return config;

@@ -9,7 +9,9 @@
 
 namespace headroom::configs {
 
-enum class OptimizerKind { kSgd, kAdam, kAdamW };
+// kAuto is replaced when the run starts (configs/recipe.h). Before, plans count
+// the moments of AdamW for it.
+enum class OptimizerKind { kSgd, kAdam, kAdamW, kAuto };
 
 struct OptimizerDescription {
   OptimizerKind value;
@@ -20,7 +22,8 @@ struct OptimizerDescription {
 inline constexpr auto kOptimizers =
     std::to_array<OptimizerDescription>({{OptimizerKind::kSgd, "SGD", 1},
                                          {OptimizerKind::kAdam, "Adam", 2},
-                                         {OptimizerKind::kAdamW, "AdamW", 2}});
+                                         {OptimizerKind::kAdamW, "AdamW", 2},
+                                         {OptimizerKind::kAuto, "auto", 2}});
 
 inline std::string to_string(OptimizerKind kind) {
   return name_in(kOptimizers, kind);

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "configs/options.h"
+#include "configs/recipe.h"
 #include "configs/yaml/quoted_text.h"
 #include "configs/yaml/shipped_files.h"
 #include "configs/yaml/strict_yaml.h"
@@ -104,7 +105,11 @@ RunConfig parse_run_config(const std::string& text, const std::string& file) {
 
 void overlay_run_config(RunConfig& config, const std::string& text,
                         const std::string& file) {
-  read_keys(config, yaml::parse_yaml(text, file), "");
+  const yaml::YamlValue root = yaml::parse_yaml(text, file);
+  // The file's other keys outrank its recipe, wherever it is.
+  const yaml::YamlValue* recipe = root.find("recipe");
+  if (recipe != nullptr) apply_recipe(config, recipe->scalar);
+  read_keys(config, root, "");
 }
 
 std::string to_yaml(const RunConfig& config) {
@@ -156,7 +161,14 @@ void load_hyperparameters(RunConfig& config, const std::string& file) {
   }
   const yaml::NamedText source =
       yaml::file_or_shipped(name, "hyp", "config", file);
-  const yaml::YamlValue root = yaml::parse_yaml(source.text, source.file);
+  yaml::YamlValue root = yaml::parse_yaml(source.text, source.file);
+  if (root.find("dfl") != nullptr && root.find("anchor_free_box") == nullptr) {
+    for (yaml::YamlEntry& entry : root.entries) {
+      if (entry.key == "box" || entry.key == "cls") {
+        entry.key = "anchor_free_" + entry.key;
+      }
+    }
+  }
   read_keys(config, root, kHypPrefix);
   config.hyp_file = file;
 }

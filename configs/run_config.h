@@ -45,9 +45,15 @@ struct Hyperparameters {
   double anchor_t = 4.0;
   double anchors = 0;
   double fl_gamma = 0.0;
+  // Of heads without anchors. They have names of their own, because YOLOv5's
+  // files have a box gain of 0.05, which is no gain for these heads.
+  double anchor_free_box = 7.5;
+  double anchor_free_cls = 0.5;
+  double dfl = 1.5;
   double hsv_h = 0.015;
   double hsv_s = 0.7;
   double hsv_v = 0.4;
+  double add_hue = 0;  // 1 adds to the hue, 0 multiplies it
   double degrees = 0.0;
   double translate = 0.1;
   double scale = 0.5;
@@ -71,6 +77,10 @@ struct Hyperparameters {
 // kAuto is replaced when the run starts (coordinator/run/precision_choice.h);
 // where it was not replaced, kAuto means float32.
 enum class Precision { kAuto, kFp32, kFp64, kBf16, kFp16 };
+
+// --synthetic-input: the steps of an epoch, and the classes.
+inline constexpr int64_t kSyntheticStepsPerEpoch = 1000;
+inline constexpr int64_t kSyntheticClasses = 80;
 
 // --batch -1: the largest batch that fits (parallel/planner/largest_batch.h).
 inline constexpr int64_t kLargestBatch = -1;
@@ -107,10 +117,14 @@ struct RunConfig {
   int64_t global_batch_size = 16;  // kLargestBatch until resolved
   int64_t epochs = 100;
   int64_t max_steps = 0;
-  double hours = 0;     // 0 means no limit
-  int64_t ends_at = 0;  // seconds since 1970; 0 means no limit
+  double hours = 0;               // 0 means no limit
+  int64_t ends_at = 0;            // seconds since 1970; 0 means no limit
+  std::string recipe = "yolov5";  // configs/recipe.h
   OptimizerKind optimizer = OptimizerKind::kSgd;
   bool cos_lr = false;
+  bool short_warmup = false;
+  bool lr_of_epoch = false;
+  bool carry_accumulation = false;
   double label_smoothing = 0;
   bool single_cls = false;
   bool rect = false;
@@ -186,7 +200,7 @@ struct RunConfig {
   // Validation.
   std::string task = "val";
   double confidence_threshold = 0.001;
-  double nms_iou_threshold = 0.6;
+  double nms_iou_threshold = kAutomaticShare;
   int64_t max_detections = 300;
   bool save_txt = false;
   bool save_conf = false;
@@ -210,7 +224,9 @@ std::string to_yaml(const RunConfig& config);
 void set_value(RunConfig& config, const std::string& key,
                const std::string& value);
 
-// Applies a hyp.yaml to config.hyp; refuses unknown keys with their line.
+// Applies a hyp.yaml to config.hyp; refuses unknown keys with their line. A
+// file with the key dfl is of models without anchors: its box and cls are
+// anchor_free_box and anchor_free_cls, unless it has these, too.
 void load_hyperparameters(RunConfig& config, const std::string& file);
 
 // Sets `ends_at` for a run that starts or resumes at `now`.

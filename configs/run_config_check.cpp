@@ -8,6 +8,7 @@
 #include "configs/fault.h"
 #include "configs/layers/model_table.h"
 #include "configs/options.h"
+#include "configs/recipe.h"
 #include "configs/run_config.h"
 #include "configs/yaml/scalar.h"
 #include "parallel/base/check.h"
@@ -154,11 +155,13 @@ void check_anchors(const RunConfig& config) {
 
 // Refuses two settings that exclude each other. `is_so`: both are given.
 void check_pairs(const RunConfig& config) {
+  // Values that came with a recipe hold where they can.
+  const bool was_chosen = config.recipe == kYolov5Recipe;
   const struct {
     bool is_so;
     std::string what;
   } pairs[] = {
-      {config.close_mosaic > 0 && config.rect,
+      {was_chosen && config.close_mosaic > 0 && config.rect,
        cat("--close-mosaic ", config.close_mosaic,
            " ends mosaics, but --rect has none")},
       {config.image_weights && config.rect,
@@ -173,7 +176,7 @@ void check_pairs(const RunConfig& config) {
       {config.fraction < 1 && config.synthetic_input,
        "--fraction takes a part of the training images, but "
        "--synthetic-input has no data set"},
-      {config.best_metric != "fitness" && config.synthetic_input,
+      {was_chosen && config.best_metric != "fitness" && config.synthetic_input,
        "--best-metric is about the validation, but --synthetic-input has "
        "none"},
       {!config.augment_program.empty() && config.synthetic_input,

@@ -3,6 +3,7 @@
 // run_config.h.
 #include "configs/fault.h"
 #include "configs/options.h"
+#include "configs/recipe.h"
 #include "parallel/base/text.h"
 
 namespace headroom::configs {
@@ -159,9 +160,26 @@ Options hyperparameters() {
           "Focal loss, which weighs hard examples more, has this exponent; 0 "
           "is off.",
           {.range = {0, 100}}),
+      key("hyp.anchor_free_box", &H::anchor_free_box,
+          "The box term of a model without anchors has this gain, which no "
+          "number of classes or size of image scales. More fits boxes tighter, "
+          "at the cost of the other terms. In a hyp file with dfl it is box.",
+          {.range = {0}}),
+      key("hyp.anchor_free_cls", &H::anchor_free_cls,
+          "The class term of a model without anchors has this gain. In a hyp "
+          "file with dfl it is cls.",
+          {.range = {0}}),
+      key("hyp.dfl", &H::dfl,
+          "The term of a model without anchors for the distances of a box's "
+          "sides (distribution focal loss) has this gain.",
+          {.range = {0}}),
       key("hyp.hsv_h", &H::hsv_h,
           "Hue changes by a random factor of 1 plus or minus this. Less where "
           "colour tells classes apart.",
+          {.range = kShare}),
+      key("hyp.add_hue", &H::add_hue,
+          "1 adds up to hsv_h of a turn to the hue, plus or minus, so that "
+          "reds change as much as other colours; 0 multiplies, as in YOLOv5.",
           {.range = kShare}),
       key("hyp.hsv_s", &H::hsv_s,
           "Saturation changes by a random factor of 1 plus or minus this.",
@@ -285,12 +303,33 @@ Options how_to_train() {
            {.unit = "hours", .range = {0, kMost}}),
       key("ends_at", &C::ends_at,
           "The run fills in the second since 1970 at which hours are over."),
+      flag("recipe", &C::recipe, "--recipe", kTrain,
+           "Settings that are not given have these defaults: YOLOv5's, or "
+           "those of the ultralytics package: optimizer auto, short_warmup, "
+           "lr_of_epoch, carry_accumulation, close_mosaic 10, hyp.add_hue 1, "
+           "best_metric mAP, nms_iou_threshold 0.7. The flag outranks a "
+           "run.yaml, and --hyp and other flags outrank it.",
+           {.choices = {kYolov5Recipe, kUltralyticsRecipe}, .of_start = true}),
       flag("optimizer", &C::optimizer, "--optimizer NAME", kTrain,
            "The optimizer is SGD with Nesterov momentum, Adam, or AdamW, whose "
-           "weight decay bypasses the gradient.",
+           "weight decay bypasses the gradient. auto takes AdamW in runs of up "
+           "to 10,000 iterations of 64 images, with lr0 0.01 / (4 + classes), "
+           "else SGD with lr0 0.01; its momentum is 0.9, and the biases' rate "
+           "begins at 0 like the others'. lr0, momentum and warmup_bias_lr "
+           "other than their defaults stay.",
            {.choices = names_in(kOptimizers), .defines_steps = true}),
       flag("cos_lr", &C::cos_lr, "--cos-lr", kTrain,
            "The learning rate falls along a cosine instead of a line."),
+      key("short_warmup", &C::short_warmup,
+          "The warm-up lasts at most all epochs but one, and has no minimum of "
+          "100 steps. Small data sets reach the full learning rate sooner."),
+      key("lr_of_epoch", &C::lr_of_epoch,
+          "Each epoch has the learning rate of its own place in the schedule. "
+          "Otherwise epochs after the warm-up have that of the epoch before, "
+          "as in YOLOv5."),
+      key("carry_accumulation", &C::carry_accumulation,
+          "Gradients that wait for an update at an epoch's end count in the "
+          "next epoch. Otherwise they are dropped, as in YOLOv5."),
       flag("label_smoothing", &C::label_smoothing, "--label-smoothing E",
            kTrain,
            "Class scores are trained towards 1 - e/2 and e/2 instead of 1 and "
@@ -623,8 +662,9 @@ Options how_to_evaluate() {
       flag("nms_iou_threshold", &C::nms_iou_threshold, "--iou-thres X", kVal,
            "Of two boxes of a class with a larger IoU (their overlap: "
            "intersection over union) the weaker one is dropped. More keeps "
-           "objects apart that stand close together, and leaves more doubles.",
-           {.range = kShare}),
+           "objects apart that stand close together, and leaves more doubles. "
+           "-1 is 0.6, and 0.7 for a head without anchors, such as YOLOv8's.",
+           {.range = {-1, 1}}),
       flag("max_detections", &C::max_detections, "--max-det N", kVal,
            "At most this many boxes of an image are kept, the strongest ones.",
            {.unit = "boxes per image", .range = {1, 30'000}}),

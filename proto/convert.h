@@ -34,11 +34,13 @@ constexpr FailureKind last_of(FailureKind) { return FailureKind::kConnection; }
 // The most ranks of one run.
 inline constexpr int kMaxWorldSize = 65536;
 
+HEADROOM_FIELDS(headroom::NamedLoss, name, value)
+
 HEADROOM_FIELDS(RunProgress, step, num_steps, epoch, num_epochs, step_in_epoch,
-                steps_per_epoch, box, obj, cls, images_per_second,
-                measured_peak_bytes, predicted_peak_bytes, phase, image_height,
-                image_width, quiet_ms, core_wait_ms, median_step_ms,
-                images_validated, images_to_validate)
+                steps_per_epoch, losses, images_per_second, measured_peak_bytes,
+                predicted_peak_bytes, phase, image_height, image_width,
+                quiet_ms, core_wait_ms, median_step_ms, images_validated,
+                images_to_validate)
 
 // All fields except the event's kind: to_wire() writes its name.
 HEADROOM_FIELDS(EventRecord, sequence, step, rank, reason, detail_json, warning,

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "parallel/base/loss_terms.h"
+
 namespace headroom::wire {
 
 // A worker's current activity; kUnknown until it has reported. The numbers are
@@ -41,8 +43,8 @@ struct RunProgress {
   int64_t step = 0, num_steps = 0;  // steps committed so far; in the whole run
   int64_t epoch = 0, num_epochs = 0;
   int64_t step_in_epoch = 0, steps_per_epoch = 0;
-  double box = 0, obj = 0, cls = 0;  // means over the epoch so far
-  double images_per_second = 0;      // defined in coordinator.proto
+  NamedLosses losses;            // means over the epoch so far
+  double images_per_second = 0;  // defined in coordinator.proto
   int64_t measured_peak_bytes = 0;
   int64_t predicted_peak_bytes = 0;  // 0 if unknown
   int64_t image_height = 0, image_width = 0;

@@ -416,8 +416,8 @@ ModelTable table_of_weights(const std::map<std::string, std::string>& metadata,
     if (shown != file) {
       throw Error("weights",
                   shown +
-                      ", is none of the networks that are trained here, "
-                      "YOLOv5's detectors",
+                      ", is none of the networks that are trained here, the "
+                      "detectors of YOLOv5, YOLOv5u and YOLOv8",
                   "take weights of one, for example from headroom fetch "
                   "yolov5n.pt, or name a model that it has parts of: --cfg");
     }

@@ -94,8 +94,8 @@ std::string model_table_text(const ModelTable& table);
 std::map<std::string, std::string> model_metadata(const std::string& model,
                                                   const ModelTable& table);
 
-// A metadata key of a PyTorch file. It is set if the file holds no detector of
-// YOLOv5; its value describes the content for users: "YOLO11n (detection)".
+// A metadata key of a PyTorch file. It is set if the file holds no detector
+// that is trained here; its value describes the content for users: "YOLO11n (detection)".
 inline constexpr const char* kNetwork = "network";
 
 // The name of the file and, if kNetwork is set in its metadata, its content:

@@ -68,9 +68,9 @@ std::vector<MetricFamily> families_of(
   families.one("images_per_second", "of all ranks, in the newest step",
                progress.images_per_second);
   families.begin("loss", "mean over the epoch so far");
-  families.add(progress.box, "term", "box");
-  families.add(progress.obj, "term", "obj");
-  families.add(progress.cls, "term", "cls");
+  for (const NamedLoss& loss : progress.losses) {
+    families.add(loss.value, "term", loss.name);
+  }
   families.begin("workers", "workers by state");
   for (const MemberActivity state : kMemberActivities) {
     int64_t count = 0;

@@ -52,6 +52,26 @@ void try_to_settle_anchors(configs::RunConfig& config) {
   log::info("anchors: " + config.anchors_reason);
 }
 
+// Counts the training images, which must be on this machine.
+void settle_optimizer(configs::RunConfig& config) {
+  if (counts_for_optimizer(config)) {
+    try {
+      ask_data(config, {.label_counts = true});
+    } catch (const Error& error) {
+      if (interrupts::count() > 0) throw;
+      throw Error("config",
+                  std::string("--optimizer auto depends on the number of "
+                              "training images, and they cannot be counted "
+                              "here: ") +
+                      error.what(),
+                  "name an optimizer, for example --optimizer SGD");
+    }
+  }
+  std::vector<std::string> notes;
+  take_optimizer(config, notes);
+  for (const std::string& note : notes) log::info(note);
+}
+
 configs::RunConfig configuration(const CommandLine& line) {
   if (line.has("--config-fd")) {
     return configs::parse_run_config(
@@ -75,6 +95,7 @@ configs::RunConfig configuration(const CommandLine& line) {
   planner::describe_teacher(config);
   if (take_value_range(config)) ask_data(config, {.value_range = true});
   try_to_settle_anchors(config);
+  settle_optimizer(config);
   configs::begin_hours(config, std::chrono::system_clock::now());
   return config;
 }

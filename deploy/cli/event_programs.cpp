@@ -244,17 +244,17 @@ struct EventPrograms::State {
         (now - last_progress < kProgressInterval && !is_over)) {
       return;
     }
-    std::string line =
-        dumped({{"event", "progress"},
-                {"step", progress.step},
-                {"num_steps", progress.num_steps},
-                {"epoch", progress.epoch},
-                {"num_epochs", progress.num_epochs},
-                {"metrics",
-                 {{"box_loss", progress.box},
-                  {"obj_loss", progress.obj},
-                  {"cls_loss", progress.cls},
-                  {"images_per_second", progress.images_per_second}}}});
+    Json metrics = Json::object();
+    for (const NamedLoss& loss : progress.losses) {
+      metrics[loss.name + "_loss"] = loss.value;
+    }
+    metrics["images_per_second"] = progress.images_per_second;
+    std::string line = dumped({{"event", "progress"},
+                               {"step", progress.step},
+                               {"num_steps", progress.num_steps},
+                               {"epoch", progress.epoch},
+                               {"num_epochs", progress.num_epochs},
+                               {"metrics", metrics}});
     if (line == newest_progress) return;
     last_progress = now;
     newest_progress = std::move(line);

@@ -40,7 +40,8 @@ const configs::PublishedWeights& asked_for(const CommandLine& line) {
   throw Error("fetch",
               name +
                   " is none of the published weights that can be trained "
-                  "here, whose networks are YOLOv5's detectors",
+                  "here, whose networks are the detectors of YOLOv5, YOLOv5u "
+                  "and YOLOv8",
               "name one of " + names_of_all());
 }
 

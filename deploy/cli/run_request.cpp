@@ -10,10 +10,12 @@
 
 #include "configs/data_config.h"
 #include "configs/fault.h"
+#include "configs/layers/detect_branches.h"
 #include "configs/layers/model_record.h"
 #include "configs/layers/model_table.h"
 #include "configs/options.h"
 #include "configs/published_weights.h"
+#include "configs/recipe.h"
 #include "configs/replaced_files.h"
 #include "configs/yaml/strict_yaml.h"
 #include "coordinator/run/device_choice.h"
@@ -639,6 +641,13 @@ RunRequest make_run_request(const CommandLine& line,
   const auto limits_before = limits_of();
   const std::vector<layers::LayerCost> layers =
       planner::layers_for_plan(config);
+  if (!layers.empty() && config.command == "train") {
+    const bool has_anchors = layers::has_anchors(planner::table_of_run(config));
+    for (const std::string& text :
+         configs::check_head_settings(config, has_anchors)) {
+      request.notes.push_back(text);
+    }
+  }
   if (!only_plans) take_measured_speed(layers, request);
   planner::PlanSearch search({layers, request.card});
   const MachineBounds bounds = bound_by_machine(share, search, config);
@@ -662,6 +671,7 @@ RunRequest make_run_request(const CommandLine& line,
     wanted.label_counts = true;
     wanted.anchors = defines_run && wants_anchors(config);
   }
+  if (defines_run && counts_for_optimizer(config)) wanted.label_counts = true;
   if (ask && wanted.any()) ask(config, wanted);
   if (!is_resumed && !config.value_range.empty()) {
     request.notes.push_back("range: 16 bits, in which " + config.value_range +
@@ -678,6 +688,7 @@ RunRequest make_run_request(const CommandLine& line,
     }
     request.notes.push_back(note);
   }
+  take_optimizer(config, request.notes);
   if (is_resumed && !only_plans) use_saved_plan(line, layers, request);
   if (!request.saved_plan) {
     require_same_training(bounds, request.expected_workers(), request.remedies,

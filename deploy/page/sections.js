@@ -18,8 +18,9 @@ const STATES = {
   failed: ["failed", "bad"], planned: ["planned, not started", "good"], unknown: ["not heard of", "warn"]};
 const COLUMNS = {
   "train/box_loss": ["train box", 1], "train/obj_loss": ["train objectness", 2], "train/cls_loss": ["train class", 3],
-  "val/box_loss": ["validation box", 1, "5 4"], "val/obj_loss": ["validation objectness", 2, "5 4"],
-  "val/cls_loss": ["validation class", 3, "5 4"], "metrics/precision": ["precision", 4, "2 3"],
+  "train/dfl_loss": ["train distances", 2], "val/box_loss": ["validation box", 1, "5 4"],
+  "val/obj_loss": ["validation objectness", 2, "5 4"], "val/cls_loss": ["validation class", 3, "5 4"],
+  "val/dfl_loss": ["validation distances", 2, "5 4"], "metrics/precision": ["precision", 4, "2 3"],
   "metrics/recall": ["recall", 3, "7 3"], "metrics/mAP_0.5": ["mAP50", 1], "metrics/mAP_0.5:0.95": ["mAP50-95", 2]};
 const DASHES = [null, "7 3", "2 3", "9 3 2 3"];
 
@@ -118,7 +119,7 @@ const qualityChart = new Chart(by("epoch-charts"), {title: "Detection quality", 
 const stepChart = new Chart(by("step-chart"), {title: "Each step", xName: "step", height: 280,
   describe: "Values of each training step"});
 const STEP_VIEWS = {
-  losses: ["losses", [["box", "box", 1], ["obj", "objectness", 2], ["cls", "class", 3]], Format.value],
+  losses: ["losses", [["box", "box", 1], ["obj", "objectness", 2], ["cls", "class", 3], ["dfl", "distances", 2]], Format.value],
   grad_norm: ["gradient norm", [["grad_norm", "gradient norm", 1]], Format.value],
   lr: ["learning rate", [["lr", "learning rate", 1]], Format.value],
   images_per_second: ["speed", [["images_per_second", "images per second", 1]], Format.rate]};
@@ -168,8 +169,8 @@ sections.epochs = () => {
   const names = Object.keys(COLUMNS);
   const lastEpoch = run.epochs.rows.length ? run.epochs.rows[run.epochs.rows.length - 1][0] + 1 : 1;
   const range = [0, lastEpoch];
-  lossChart.update({series: epochSeries(run, names.slice(0, 6)), markers: marks, range});
-  qualityChart.update({series: epochSeries(run, names.slice(6)), markers: marks, range});
+  lossChart.update({series: epochSeries(run, names.filter((name) => name.endsWith("_loss"))), markers: marks, range});
+  qualityChart.update({series: epochSeries(run, names.filter((name) => !name.endsWith("_loss"))), markers: marks, range});
 };
 
 // An exponential mean, which shows the trend of a noisy loss.
@@ -194,6 +195,8 @@ sections.steps = () => {
   const keep = rows.length > 60 ? 1 - 20 / rows.length : 0.6;
   const series = lines.filter(([column]) => columns.includes(column)).flatMap(([column, name, colour]) => {
     const ys = rows.map((row) => row[columns.indexOf(column)]);
+    // A run has the losses of its head only.
+    if (column !== lines[0][0] && !ys.some(isNumber)) return [];
     if (!smooth.checked || rows.length < 8) return [{name, colour, xs, ys}];
     const show = (index) => format(ys[index]);
     return [{name, group: name, colour, xs, ys, soft: true}, {name, colour, xs, ys: smoothed(ys, keep), show}];

@@ -9,6 +9,8 @@
 namespace headroom::page {
 namespace {
 
+static_assert(kStepColumns.size() == kAllLossNames.size() + 4);
+
 constexpr size_t kMostSteps = 12'288;
 // The greatest number of points for all ranks' memory, and for one rank.
 constexpr size_t kMostMemoryPoints = 131'072;
@@ -38,9 +40,17 @@ void StepHistory::take(std::string_view text) {
   if (!line || line->step < 0 || line->step > kLargestCount) return;
   const double epoch = line->epoch ? static_cast<double>(*line->epoch)
                                    : std::numeric_limits<double>::quiet_NaN();
-  steps_.add(line->step,
-             std::array{epoch, line->box, line->obj, line->cls, line->grad_norm,
-                        line->lr, line->images_per_second});
+  std::vector<double> values = {epoch};
+  for (const char* name : kAllLossNames) {
+    const auto loss = std::ranges::find(line->losses, std::string_view(name),
+                                        &NamedLoss::name);
+    values.push_back(loss == line->losses.end()
+                         ? std::numeric_limits<double>::quiet_NaN()
+                         : loss->value);
+  }
+  values.insert(values.end(),
+                {line->grad_norm, line->lr, line->images_per_second});
+  steps_.add(line->step, values);
   num_steps_ = line->step + 1;
   epoch_samples_ =
       std::clamp<int64_t>(line->epoch_samples.value_or(0), 0, kLargestCount);

@@ -19,9 +19,11 @@
 
 namespace headroom::page {
 
-// The names of a step's values; the column "step" precedes them.
+// The names of a step's values; the column "step" precedes them. A loss that
+// the run does not have is NaN.
 inline constexpr std::array kStepColumns = {
-    "epoch", "box", "obj", "cls", "grad_norm", "lr", "images_per_second"};
+    "epoch", "box",       "obj", "cls",
+    "dfl",   "grad_norm", "lr",  "images_per_second"};
 
 class StepHistory {
  public:

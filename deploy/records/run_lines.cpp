@@ -95,6 +95,16 @@ std::string text_member(const Json& object, const char* key) {
              : "";
 }
 
+NamedLosses losses_in(const Json& object) {
+  NamedLosses losses;
+  for (const char* name : kAllLossNames) {
+    const auto member = object.find(name);
+    if (member == object.end() || !member->is_number()) continue;
+    losses.push_back({name, member->get<double>()});
+  }
+  return losses;
+}
+
 std::string file_text(const std::filesystem::path& file) {
   return text_or_none(file, Links::kRefused);
 }
@@ -169,9 +179,7 @@ std::optional<StepLine> step_line(std::string_view line, Samples samples) {
       .generation = whole_member(json, "generation"),
       .epoch_samples = whole_member(json, "epoch_samples"),
       .loss = number_member(json, "loss"),
-      .box = number_member(json, "box"),
-      .obj = number_member(json, "obj"),
-      .cls = number_member(json, "cls"),
+      .losses = losses_in(json),
       .grad_norm = number_member(json, "grad_norm"),
       .images_per_second = number_member(json, "images_per_second"),
       .lr = !rates.empty() && rates[0].is_number() ? rates[0].get<double>()

@@ -14,6 +14,8 @@
 #include <string_view>
 #include <vector>
 
+#include "parallel/base/loss_terms.h"
+
 namespace headroom::records {
 
 // Parses JSON. Returns a discarded value if the text is invalid or has more
@@ -22,6 +24,9 @@ nlohmann::ordered_json shallow_json(std::string_view text);
 
 // The text under `key`; "" if the member is missing or not a text.
 std::string text_member(const nlohmann::ordered_json& object, const char* key);
+
+// The loss terms that `object` has as numbers.
+NamedLosses losses_in(const nlohmann::ordered_json& object);
 
 // The text of a regular file of at most kLargestWhole bytes; "" if there is
 // none, or if it cannot be read.
@@ -67,7 +72,8 @@ struct StepLine {
   int64_t step = 0;
   std::optional<int64_t> epoch, generation;
   std::optional<int64_t> epoch_samples;  // the size of the data set
-  double loss = 0, box = 0, obj = 0, cls = 0;
+  double loss = 0;
+  NamedLosses losses = {};  // those that the line has
   double grad_norm = 0, images_per_second = 0;
   double lr = 0;  // the rate of the first parameter group
   std::vector<Rank> memory = {};

@@ -19,4 +19,10 @@ inline constexpr int64_t kNumbersPerTakenPlace = 2;
 // number needs more memory, a smaller one more calls.
 inline constexpr int64_t kPlaceSumElements = int64_t{1} << 18;
 
+// On a device (worker/kernels/place_loss_call.h): doubles of a label's largest
+// alignment and overlap; the sums of the loss, and the most thread blocks that
+// compute them for a level.
+inline constexpr int64_t kNumbersOfMaxima = 2;
+inline constexpr int64_t kPlaceSums = 4, kPlaceBlocksOfLevel = 512;
+
 }  // namespace headroom

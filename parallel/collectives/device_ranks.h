@@ -22,6 +22,12 @@
 
 namespace headroom::collectives {
 
+// LibTorch has this many streams of a device, and gives the first out again
+// after the last. The sums of a device share one; each connection for messages
+// has one of its own.
+inline constexpr int kStreamsOfDevice = 32;
+inline constexpr int kMostMessageStreams = kStreamsOfDevice - 1;
+
 class DeviceRanks {
  public:
   virtual ~DeviceRanks() = default;

@@ -8,6 +8,7 @@
 #include "parallel/base/check.h"
 #include "parallel/base/text.h"
 #include "parallel/collectives/backend.h"
+#include "parallel/collectives/device_ranks.h"
 
 namespace headroom::collectives {
 namespace {
@@ -51,10 +52,9 @@ int size_of(Mesh::Axis axis, const plan::ParallelLayout& layout) {
 // take more streams of a card than it has queues: then they go through the
 // hosts.
 void connect_messages(const plan::ParallelLayout& layout, Communicator& axis) {
-  constexpr int kMostStreams = 31;  // one more is for sums
   const int directions = 2 * (layout.pipeline_parallel_size - 1 +
                               layout.spatial_parallel_size - 1);
-  if (directions <= kMostStreams) axis.connect_messages();
+  if (directions <= kMostMessageStreams) axis.connect_messages();
 }
 
 }  // namespace

@@ -316,6 +316,177 @@ LossArguments loss_arguments(const kernels::LossCall& call) {
   return arguments;
 }
 
+namespace {
+
+// Checks that `gradient` is one of [places, channels] for a map of `channels`
+// channels of T, as a producer of the map takes it. Returns its data.
+void* place_gradient(const at::Tensor& gradient, const at::Tensor& map,
+                     at::ScalarType type) {
+  const int64_t channels = map.size(3);
+  const bool is_narrow = gradient.element_size() == 2;
+  const auto address = reinterpret_cast<uintptr_t>(gradient.const_data_ptr());
+  check_operand(gradient, map.numel() / channels * gradient.size(-1), type, map,
+                "a map's gradient");
+  HEADROOM_CHECK(
+      gradient.size(-1) >= channels &&
+          (type == map.scalar_type() ||
+           (is_narrow && map.scalar_type() == at::kFloat)) &&
+          (!is_narrow || gradient.size(-1) % kChannelsTogether == 0) &&
+          address % kVectorBytes == 0,
+      cat("a gradient of ", gradient.size(-1), " channels of ",
+          c10::toString(type), " for a map of ", channels));
+  return gradient.mutable_data_ptr();
+}
+
+void set_place_level(const kernels::PlaceLossCall::Level& level,
+                     const at::Tensor& first, int64_t num_classes,
+                     PlaceLossLevel& to) {
+  to.stride = level.stride;
+  to.rows = level.box.size(1);
+  to.width = level.box.size(2);
+  to.first_row = level.first_row;
+  to.num_places = first.size(0) * to.rows * to.width;
+  check_operand(level.box, to.num_places * kBoxSides * kDistanceBins,
+                first.scalar_type(), first, "a map of distances");
+  check_operand(level.cls, to.num_places * num_classes, first.scalar_type(),
+                first, "a map of classes");
+  HEADROOM_CHECK(
+      level.first_row >= 0 && level.first_row + to.rows <= level.height &&
+          to.num_places * kBoxSides <= INT32_MAX &&
+          reinterpret_cast<uintptr_t>(level.box.const_data_ptr()) %
+                  kVectorBytes ==
+              0,
+      cat("rows ", level.first_row, " to ", level.first_row + to.rows, " of ",
+          level.height, " of a level with ", to.num_places, " places"));
+  to.box = level.box.const_data_ptr();
+  to.cls = level.cls.const_data_ptr();
+}
+
+void set_place_labels(const kernels::PlaceLossCall& call,
+                      const at::Tensor& first, PlaceLossArguments& arguments) {
+  const kernels::PlaceLabelLayout at = {
+      call.capacity, first.size(0), static_cast<int64_t>(first.element_size())};
+  check_operand(call.labels, at.bytes(), at::kByte, first, "labels");
+  const auto* const labels = call.labels.const_data_ptr<uint8_t>();
+  const auto numbers = [labels](int64_t begin) {
+    return reinterpret_cast<const int32_t*>(labels + begin);
+  };
+  arguments.capacity = call.capacity;
+  arguments.num_labels = numbers(0);
+  arguments.image_begins = numbers(at.begins());
+  arguments.images = numbers(at.image());
+  arguments.classes = numbers(at.classes());
+  arguments.boxes = labels + at.boxes();
+}
+
+// Sets what the ranks of an image exchange: a label's `values` numbers of this
+// rank, and of all parts. Both may be undefined. Returns the number of parts.
+int64_t set_exchanged(const at::Tensor& own, const at::Tensor& all,
+                      int64_t values, const at::Tensor& first,
+                      double*& own_data, const double*& all_data) {
+  if (own.defined()) {
+    check_operand(own, values, at::kDouble, first, "numbers of the labels");
+    own_data = own.mutable_data_ptr<double>();
+  }
+  if (!all.defined()) return 0;
+  check_operand(all, all.size(0) * values, at::kDouble, first,
+                "numbers of the labels of all parts");
+  all_data = all.const_data_ptr<double>();
+  return all.size(0);
+}
+
+}  // namespace
+
+PlaceLossArguments place_loss_arguments(const kernels::PlaceLossCall& call) {
+  static_assert(kLossLevels == kernels::kMostLossLevels &&
+                kTaken == kernels::kMostTakenPlaces &&
+                kTakenDoubles == kernels::kTakenFields &&
+                kMaximaDoubles == kernels::kMaximaFields &&
+                kPlaceSums == kernels::kPlaceLossItems &&
+                sizeof(TakerCount) == sizeof(int64_t));
+  const auto num_levels = static_cast<int64_t>(call.levels.size());
+  HEADROOM_CHECK(0 < num_levels && num_levels <= kLossLevels &&
+                     0 < call.rules.chosen && call.rules.chosen <= kTaken,
+                 cat(num_levels, " levels of a loss, ", call.rules.chosen,
+                     " places of a label"));
+  const at::Tensor& first = call.levels.front().box;
+  PlaceLossArguments arguments;
+  arguments.is_double = is_double(first);
+  arguments.num_levels = static_cast<int>(num_levels);
+  arguments.num_classes = call.num_classes;
+  arguments.box_gain = call.rules.box_gain;
+  arguments.cls_gain = call.rules.cls_gain;
+  arguments.dfl_gain = call.rules.dfl_gain;
+  arguments.chosen = static_cast<int>(call.rules.chosen);
+  const bool is_backward = call.by_total.defined();
+  int64_t num_places = 0, of_image = 0, most_places = 0;
+  for (int64_t i = 0; i < num_levels; ++i) {
+    const kernels::PlaceLossCall::Level& level =
+        call.levels[static_cast<size_t>(i)];
+    PlaceLossLevel& to = arguments.levels[i];
+    set_place_level(level, first, arguments.num_classes, to);
+    to.begin = num_places;
+    to.first_place = of_image;
+    num_places += to.num_places;
+    most_places = std::max(most_places, to.num_places);
+    of_image += level.height * to.width;
+    if (!is_backward) continue;
+    const at::ScalarType type = level.box_gradient.scalar_type();
+    arguments.gradient_type = element_type(level.box_gradient);
+    HEADROOM_CHECK(i == 0 || type == call.levels[0].box_gradient.scalar_type(),
+                   "gradients of several types");
+    HEADROOM_CHECK(level.box_gradient.size(-1) == level.box.size(3),
+                   "a gradient with more channels than distances");
+    to.box_gradient = place_gradient(level.box_gradient, level.box, type);
+    to.cls_gradient = place_gradient(level.cls_gradient, level.cls, type);
+    to.cls_channels = level.cls_gradient.size(-1);
+  }
+  HEADROOM_CHECK(of_image <= INT32_MAX,
+                 cat(of_image,
+                     " places of an image, more than a kernel "
+                     "counts"));
+  // Fewer blocks for small maps, so that a thread sums several values.
+  constexpr int64_t kValuesOfThread = 4;
+  arguments.blocks =
+      std::clamp<int64_t>(most_places * std::max(call.num_classes, kBoxSides) /
+                              (kSideThreads * kValuesOfThread),
+                          1, kernels::kPlaceLossBlocks);
+  set_place_labels(call, first, arguments);
+  check_operand(call.scales, kernels::kPlaceLossScales, at::kDouble, first,
+                "scales");
+  check_operand(call.distances, num_places * kBoxSides, first.scalar_type(),
+                first, "distances");
+  check_operand(call.owners, num_places, at::kLong, first, "owners");
+  check_operand(call.alignments, num_places, first.scalar_type(), first,
+                "alignments");
+  arguments.scales = call.scales.const_data_ptr<double>();
+  arguments.distances = call.distances.mutable_data_ptr();
+  arguments.owners =
+      reinterpret_cast<TakerCount*>(call.owners.mutable_data_ptr<int64_t>());
+  arguments.alignments = call.alignments.mutable_data_ptr();
+  arguments.taken_parts = set_exchanged(
+      call.taken, call.all_taken, call.capacity * kTaken * kTakenDoubles, first,
+      arguments.taken, arguments.all_taken);
+  arguments.maxima_parts = set_exchanged(
+      call.maxima, call.all_maxima, call.capacity * kMaximaDoubles, first,
+      arguments.maxima, arguments.all_maxima);
+  if (is_backward) {
+    check_operand(call.by_total, 1, at::kDouble, first, "by_total");
+    arguments.by_total = call.by_total.const_data_ptr<double>();
+    return arguments;
+  }
+  check_operand(
+      call.partial,
+      num_levels * kPlaceParts * kernels::kPlaceLossBlocks * kPlaceSums,
+      at::kDouble, first, "partial");
+  check_operand(call.items, kPlaceSums, at::kDouble, first, "items");
+  check_operand(call.total, 1, at::kDouble, first, "total");
+  arguments.partial = call.partial.mutable_data_ptr<double>();
+  arguments.items = call.items.mutable_data_ptr<double>();
+  arguments.total = call.total.mutable_data_ptr<double>();
+  return arguments;
+}
+
 std::vector<FlatBufferPiece> flat_buffer_pieces(
     std::span<const kernels::FlatBufferRange> ranges, int64_t size) {
   std::vector<FlatBufferPiece> pieces;

@@ -10,6 +10,7 @@
 #include "parallel/cuda/kernels/flat_buffer_body.h"
 #include "parallel/cuda/kernels/image_pass.h"
 #include "parallel/cuda/kernels/loss_body.h"
+#include "parallel/cuda/kernels/place_body.h"
 #include "parallel/cuda/kernels/pool_passes.h"
 #include "parallel/cuda/kernels/render_samples.h"
 #include "worker/kernels/device_kernels.h"
@@ -34,6 +35,9 @@ PoolArguments pool_gradient_arguments(const at::Tensor& dout,
 
 // The loss kernels' arguments, for backward if the call has `by_total`.
 LossArguments loss_arguments(const kernels::LossCall& call);
+
+// The same for a head without anchors; for any of its passes.
+PlaceLossArguments place_loss_arguments(const kernels::PlaceLossCall& call);
 
 // Divides [0, size) into pieces in order, each inside one range or outside all
 // of them. REQUIRES: as DeviceKernels::make_pieces (checked).

@@ -151,6 +151,23 @@ class LaunchedKernels final : public kernels::DeviceKernels {
            loss_arguments(Device::operand(call)));
   }
 
+  // Each pass launches two kernels.
+  void best_places(const kernels::PlaceLossCall& call) override {
+    run(call, headroom_best_places);
+  }
+
+  void place_owners(const kernels::PlaceLossCall& call) override {
+    run(call, headroom_place_owners);
+  }
+
+  void place_loss(const kernels::PlaceLossCall& call) override {
+    run(call, headroom_place_loss);
+  }
+
+  void place_loss_gradient(const kernels::PlaceLossCall& call) override {
+    run(call, headroom_place_loss_gradient);
+  }
+
   at::Tensor make_pieces(const c10::Device& device,
                          std::span<const kernels::FlatBufferRange> ranges,
                          int64_t size) override {
@@ -235,6 +252,12 @@ class LaunchedKernels final : public kernels::DeviceKernels {
                        return pass(&own, &targets, place.stream);
                      });
     });
+  }
+
+  static void run(const kernels::PlaceLossCall& call,
+                  int (*pass)(const PlaceLossArguments*, void*)) {
+    launch({call.labels.device(), "place loss", 2}, pass,
+           place_loss_arguments(Device::operand(call)));
   }
 
   static void use_sums(const at::Tensor& sums, MapCall& call) {

@@ -12,6 +12,7 @@
 #include "parallel/base/check.h"
 #include "parallel/base/peer_wait.h"
 #include "parallel/base/text.h"
+#include "parallel/collectives/device_ranks.h"
 #include "parallel/collectives/local_communication_error.h"
 #include "parallel/cuda/nccl_advice.h"
 
@@ -63,8 +64,8 @@ class HostWait {
 
 // The streams of all devices. The collectives of a device's communicators run
 // on one; on several, NCCL's kernels could wait for each other. Each connection
-// for messages has its own, which a later one uses again. They are never freed:
-// LibTorch has 32 for a device, and gives the first out again after the last.
+// for messages has its own, which a later one uses again. They are never freed,
+// because LibTorch never makes a new one in place of an old one.
 class Streams {
  public:
   static Streams& instance() {
@@ -92,15 +93,17 @@ class Streams {
   }
 
  private:
-  static constexpr int kMost = 32;
-
   c10::Stream make(c10::Device device) {
-    if (++num_made_[device.index()] > kMost) {
-      throw Error("nccl",
-                  cat("a card has ", kMost,
-                      " streams, which are too few for "
-                      "messages with more than 15 other ranks"),
-                  "split the model or the images over at most 16 cards");
+    using collectives::kMostMessageStreams, collectives::kStreamsOfDevice;
+    if (++num_made_[device.index()] > kStreamsOfDevice) {
+      constexpr int kMostPeers = kMostMessageStreams / 2;  // two directions
+      throw Error(
+          "nccl",
+          cat("a card has ", kStreamsOfDevice,
+              " streams, which are too few for messages with more than ",
+              kMostPeers, " other ranks"),
+          cat("split the model or the images over at most ", kMostPeers + 1,
+              " cards"));
     }
     return c10::impl::VirtualGuardImpl(device.type())
         .getStreamFromGlobalPool(device, /*isHighPriority=*/true);

@@ -64,8 +64,8 @@ void run_device_loss(const OpContext& context, const std::vector<Map>& heads,
   const auto num_levels = static_cast<int64_t>(heads.size());
   const int64_t item_bytes = num_levels * kLossItems * kDoubleBytes;
   std::vector<Memory> kept = {
-      buffers.allocate(shape.has_targets ? 0
-                                         : packed_target_bytes(shape, element)),
+      buffers.allocate(
+          shape.has_targets ? 0 : packed_target_bytes(shape, context.shape)),
       buffers.allocate(item_bytes + kNumbersOfAll * kDoubleBytes)};
   for (size_t level = 0; level < heads.size(); ++level) {
     const Map& head = heads[level];
@@ -141,11 +141,10 @@ void run_place_loss(const OpContext& context, const std::vector<Map>& heads,
   LiveBuffers& buffers = context.buffers;
   const size_t levels = heads.size() / 2;
   const int64_t taken = shape.boxes * kPlacesPerLabel;
-  const int64_t exchanged =
-      shape.ranks_of_image == 1
-          ? 0
-          : (1 + shape.ranks_of_image) * taken * kNumbersPerTakenPlace *
-                kDoubleBytes;
+  const int64_t exchanged = shape.ranks_of_image == 1
+                                ? 0
+                                : (1 + shape.ranks_of_image) * taken *
+                                      kNumbersPerTakenPlace * kDoubleBytes;
   std::vector<Memory> kept;
   {
     int64_t box_bytes = 0;
@@ -175,9 +174,75 @@ void run_place_loss(const OpContext& context, const std::vector<Map>& heads,
   if (node != Graph::kNobody) context.graph.at(node).is_root = true;
 }
 
+// Computes all levels and the assignment at once; the labels are packed on the
+// host. Backward allocates each gradient as a map of the inputs' shape `maps`
+// (worker/loss/device_place_loss.h).
+void run_device_place_loss(const OpContext& context,
+                           const std::vector<Map>& heads,
+                           const LossShape& shape,
+                           const MicroBatchShape& maps) {
+  LiveBuffers& buffers = context.buffers;
+  const size_t levels = heads.size() / 2;
+  int64_t places = 0;
+  for (size_t level = 0; level < levels; ++level) {
+    places += context.shape.cells(heads[level].stride);
+  }
+  const auto doubles = [&buffers](int64_t count) {
+    return buffers.allocate(count * kDoubleBytes);
+  };
+  std::vector<Memory> kept = {
+      buffers.allocate(
+          shape.has_targets ? 0 : packed_target_bytes(shape, context.shape)),
+      // Distances, owners and alignments of all places.
+      buffers.allocate(places * (kBoxSides + 1) * context.shape.element_bytes),
+      doubles(places)};
+  for (const Map& head : heads) kept.push_back(head.memory);
+  {
+    const int64_t taken = shape.boxes * kPlacesPerLabel * kNumbersPerTakenPlace;
+    const int64_t maxima = shape.boxes * kNumbersOfMaxima;
+    const bool exchanges = shape.ranks_of_image > 1;
+    const int64_t parts = exchanges ? shape.ranks_of_image : 0;
+    // A gathered tensor is copied once more.
+    const Memory partial = doubles(static_cast<int64_t>(levels) *
+                                   kPlaceBlocksOfLevel * kPlaceSums);
+    const Memory lists = doubles(taken * (1 + parts));
+    buffers.touch(taken * parts * kDoubleBytes);
+    kept.push_back(doubles(maxima * std::max<int64_t>(parts, 1)));
+    buffers.touch(maxima * (1 + parts) * kDoubleBytes);
+  }
+  kept.push_back(doubles(kPlaceSums + kNumbersOfAll));
+  std::vector<int64_t> head_bytes;
+  for (const Map& head : heads) {
+    head_bytes.push_back(maps.map_bytes(
+        maps.is_mixed() ? filled_channels(head.channels) : head.channels,
+        head.stride));
+  }
+  const int node =
+      context.add(heads, kept, 0, false, [&buffers, head_bytes](Gradient) {
+        Graph::Outcome outcome;
+        for (const int64_t bytes : head_bytes) {
+          outcome.inputs.push_back({buffers.allocate(bytes), false});
+        }
+        return outcome;
+      });
+  if (node != Graph::kNobody) context.graph.at(node).is_root = true;
+}
+
+// The labels of a micro-batch (worker/kernels/place_loss_call.h).
+int64_t packed_label_bytes(const LossShape& shape,
+                           const MicroBatchShape& maps) {
+  const auto line = [](int64_t bytes) { return round_up(bytes, kLineBytes); };
+  return kLineBytes + line((maps.samples + 1) * kPlaceBytes) +
+         2 * line(shape.boxes * kPlaceBytes) +
+         line(shape.boxes * kBoxSides * maps.parameter_bytes());
+}
+
 }  // namespace
 
-int64_t packed_target_bytes(const LossShape& shape, int64_t element_bytes) {
+int64_t packed_target_bytes(const LossShape& shape,
+                            const MicroBatchShape& maps) {
+  if (!shape.has_anchors) return packed_label_bytes(shape, maps);
+  const int64_t element_bytes = maps.parameter_bytes();
   int64_t bytes = 0;
   for (const int64_t matches : shape.matches) {
     bytes += kPartsOfLevel * kLineBytes +
@@ -194,6 +259,9 @@ void run_loss(const OpContext& context, const std::vector<Map>& heads,
       wide,           context.buffers, context.graph,
       context.layer,  context.policy,  context.derive,
       context.replay, context.learns,  context.casts_weights};
+  if (!shape.has_anchors && context.shape.on_device) {
+    return run_device_place_loss(of_heads, heads, shape, context.shape);
+  }
   if (!shape.has_anchors) return run_place_loss(of_heads, heads, shape);
   HEADROOM_CHECK(heads.size() == shape.matches.size(),
                  cat(shape.matches.size(), " levels of matches"));

@@ -30,7 +30,8 @@ struct LossShape {
 };
 
 // Bytes of a micro-batch's targets in the packed form for a device.
-int64_t packed_target_bytes(const LossShape& shape, int64_t element_bytes);
+int64_t packed_target_bytes(const LossShape& shape,
+                            const MicroBatchShape& maps);
 
 // Adds the losses' nodes as roots of backward. REQUIRES: one entry of
 // shape.matches per head with anchors.

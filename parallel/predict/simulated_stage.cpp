@@ -132,8 +132,8 @@ std::vector<Map> MicroBatch::ask_teacher(const Map& images) {
 
 std::vector<Memory> MicroBatch::forward(std::vector<Memory> received) {
   if (has_graph_inputs) {
-    graph_inputs_.push_back(buffers_.allocate(
-        packed_target_bytes(loss_, shape_.parameter_bytes())));
+    graph_inputs_.push_back(
+        buffers_.allocate(packed_target_bytes(loss_, shape_)));
   }
   Map images;
   const std::vector<Map> outputs = run(std::move(received), images);

@@ -243,7 +243,7 @@ TEST(AbsentFlags, APairIsWrittenAsFlags) {
       {"train", "val=False", "--noval"},
       {"train", "amp=False", "--precision fp32"},
       {"train", "lr0=0.02", "--set hyp.lr0=0.02"},
-      {"train", "optimizer=auto", ""},
+      {"train", "optimizer=auto", "--optimizer auto"},
       {"train", "resume=True", "--resume"},
       {"train", "name=a b", "--name a b"},
       {"val", "split=test", "--task test"},

@@ -80,6 +80,23 @@ TEST_F(CardMeasurements, ANewOneReplacesThatOfTheSameModelAndFormat) {
   EXPECT_EQ(found[1].time_scale, 0.8);
 }
 
+TEST_F(CardMeasurements, ANewOneLeavesThoseOfOtherDrivers) {
+  CardMeasurement of_old_driver = of_yolov5s();
+  of_old_driver.driver = "1.0";
+  CardMeasurement of_new_driver = of_yolov5s();
+  of_new_driver.driver = "2.0";
+  store_measurement(of_old_driver);
+  store_measurement(of_new_driver);
+  of_old_driver.time_scale = 0.8;
+  const auto file = store_measurement(of_old_driver);
+  const auto stored =
+      parse_card_measurements(testing::read_bytes(file), file.string());
+  ASSERT_EQ(stored.size(), 2);
+  EXPECT_EQ(stored[0].driver, "2.0");
+  EXPECT_EQ(stored[1].driver, "1.0");
+  EXPECT_EQ(stored[1].time_scale, 0.8);
+}
+
 TEST_F(CardMeasurements, ThoseOfAnotherVersionAreNotUsed) {
   const auto file = store_measurement(of_yolov5s());
   const std::string text = testing::read_bytes(file);

@@ -34,7 +34,7 @@ class PublishedWeightsTest : public ::testing::Test {
 };
 
 TEST_F(PublishedWeightsTest, EachIsOfAShippedModelAndHasAnHttpsAddress) {
-  EXPECT_EQ(published_weights().size(), 10u);
+  EXPECT_EQ(published_weights().size(), 25u);
   for (const PublishedWeights& weights : published_weights()) {
     EXPECT_EQ(weights.name, weights.network + ".pt");
     EXPECT_FALSE(layers::load_model_table(weights.network).layers.empty());

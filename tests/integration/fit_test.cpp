@@ -321,6 +321,24 @@ TEST(Fit, HeadsWithoutAnchors) {
     table.add(cell, measure(cell, 2));
 }
 
+// On a device kernels assign the places.
+TEST(Fit, HeadsWithoutAnchorsOnADevice) {
+  Table table;
+  std::vector<FitCell> cells = {{"yolov8n", 320, 1, "keep", "one", 0},
+                                {"yolov5nu", 320, 2, "lean", "one", 300},
+                                {"yolov8n", 320, 1, "recompute", "one", 2000},
+                                {"yolov8n", 320, 2, "keep", "spatial", 300}};
+  for (FitCell& cell : cells) cell.on_device = true;
+  for (const FitCell& cell : in_precisions(cells, {"fp32", "bf16"}))
+    table.add(cell, measure(cell, 2));
+  FitCell captured = {"yolov8n", 320, 2, "keep", "one", 24};
+  captured.on_device = captured.cuda_graphs = true;
+  const FitCell of = in_precision(captured, "bf16");
+  std::vector<FitMeasurement> measured = measure(of, 4);
+  std::erase_if(measured, [](const FitMeasurement& m) { return m.step < 3; });
+  table.add(of, measured);
+}
+
 // These models have four levels and a largest stride of 64. With smaller
 // images, the bound of a convolution's reordered weights would be more than 5 %
 // of the total.

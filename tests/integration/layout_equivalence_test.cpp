@@ -11,9 +11,7 @@
 // The bytes that each axis sends, and each rank's peak, which must be below
 // that of one process, show that the work really is split. The table is
 // printed.
-#include <ATen/core/grad_mode.h>
 #include <ATen/ops/equal.h>
-#include <ATen/ops/fill.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -23,33 +21,13 @@
 #include <tuple>
 
 #include "configs/layers/model_table.h"
-#include "parallel/base/head_fields.h"
 #include "parallel/base/units.h"
 #include "parallel/plan/batch_norm_groups.h"
 #include "tests/support/layout_run.h"
+#include "tests/support/usual_boxes.h"
 
 namespace headroom {
 namespace {
-
-// Makes new heads without anchors predict boxes of the labels' size. Otherwise
-// hardly any place would have a weight.
-void predict_usual_boxes(model::LayerGraph& model) {
-  if (model.has_anchors()) return;
-  const at::NoGradGuard no_grad;
-  const int64_t bins = kDistanceBins;
-  for (const model::NamedTensor& entry : model.state()) {
-    if (entry.name.find(".cv2.") == std::string::npos ||
-        entry.role != model::TensorRole::kBias ||
-        entry.tensor->numel() != kBoxSides * bins ||
-        !entry.name.ends_with(".2.bias")) {
-      continue;
-    }
-    for (int64_t i = 0; i < entry.tensor->numel(); ++i) {
-      const double from_usual = static_cast<double>(i % bins) - 2;
-      entry.tensor->view({-1})[i].fill_(-0.5 * from_usual * from_usual);
-    }
-  }
-}
 
 struct Row {
   LayoutCase layout;

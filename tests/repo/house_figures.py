@@ -28,7 +28,7 @@ SOURCE = (".h", ".cpp", ".cu", ".cuh")
 
 # The largest value of each figure that --check accepts.
 LIMITS = {
-    "source lines": 147300,
+    "source lines": 149100,
     "files in the largest folder": 48,
     "circles between folders": 0,
 }

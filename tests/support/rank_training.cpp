@@ -11,6 +11,7 @@
 #include "parallel/base/check.h"
 #include "parallel/planner/planner.h"
 #include "parallel/predict/phase_memory.h"
+#include "tests/support/usual_boxes.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/data/loader/loader_options.h"
 #include "worker/step/apply_plan.h"
@@ -75,6 +76,7 @@ RankTraining::RankTraining(const configs::RunConfig& config,
   options.scalar_type = step::scalar_type_of(config.precision);
   options.map_type = step::map_type_of(config.precision);
   options.freeze = config.freeze;
+  options.fill = predict_usual_boxes;
   options.optimizer = config.optimizer;
   options.zero_stage = plan.zero_stage;
   options.device = device;

@@ -20,6 +20,7 @@
 #include "worker/export/state_dict.h"
 #include "worker/export/torchscript_network.h"
 #include "worker/export/value_ranges.h"
+#include "worker/metrics/nms.h"
 #include "worker/weights/open_weights.h"
 #include "worker/weights/weights.h"
 #include "worker/weights/weights_file.h"
@@ -187,7 +188,8 @@ std::string write_onnx(const ExportRequest& request,
   }
   options.confidence_threshold =
       static_cast<float>(request.confidence_threshold);
-  options.iou_threshold = static_cast<float>(request.iou_threshold);
+  options.iou_threshold = static_cast<float>(metrics::iou_threshold_of(
+      request.iou_threshold, model.has_anchors(), 0.45));
   options.most_per_class = request.most_per_class;
   OnnxBody body = make_onnx_body(table, model, options, metadata);
   size_t bytes_of_float = 0;

@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "configs/layers/detect_branches.h"
 #include "configs/layers/layer_modules.h"
 #include "configs/layers/table_layer.h"
 #include "parallel/base/check.h"
@@ -262,12 +263,14 @@ FoldedBlock folded_block(const std::map<std::string, at::Tensor>& state,
           exact("bn.bias").sub(exact("bn.running_mean").mul(scale))};
 }
 
-void walk_network(const layers::ModelTable& table, model::LayerGraph& model,
+void walk_network(const layers::ModelTable& given, model::LayerGraph& model,
                   const Value& images, NetworkEmitter& emitter) {
+  const layers::ModelTable table =
+      layers::with_branches(given, model.num_classes());
   Walk walk(model, emitter);
   std::vector<Value> outputs;
   for (size_t layer = 0; layer < table.layers.size(); ++layer) {
-    const std::string prefix = cat("model.", layer, ".");
+    const std::string prefix = layers::state_prefix(table, layer);
     std::vector<Value> inputs;
     std::vector<layers::MapShape> shapes;
     for (const int from : model.inputs()[layer]) {
@@ -277,7 +280,11 @@ void walk_network(const layers::ModelTable& table, model::LayerGraph& model,
                                 : model.map_shapes()[at]);
     }
     if (table.layers[layer].module == layers::kDetectModule) {
-      walk.detect(prefix, inputs);
+      if (model.has_anchors()) {
+        walk.detect(prefix, inputs);
+      } else {
+        for (size_t i = 0; i < inputs.size(); ++i) emitter.head(i, inputs[i]);
+      }
       outputs.push_back({});
     } else {
       outputs.push_back(walk.run(

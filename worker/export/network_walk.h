@@ -65,8 +65,9 @@ class NetworkEmitter {
   virtual Value add(const ExportedOperator& added) = 0;
   // Stores a weight or bias of the state: "model.2.cv1.conv.weight".
   virtual Value tensor(const std::string& name, const at::Tensor& values) = 0;
-  // Called with the map of a level's last convolution, right after it is added.
-  virtual void head(size_t level, const Value& map) = 0;
+  // Called with the maps of the head's last convolutions, in the order in which
+  // LayerGraph::forward returns the heads.
+  virtual void head(size_t index, const Value& map) = 0;
 };
 
 // `images` is the value that the first layer reads. `model` was built from

@@ -1,4 +1,8 @@
 #include "worker/export/onnx_head.h"
+
+#include <numeric>
+
+#include "parallel/base/head_fields.h"
 #include "parallel/base/text.h"
 
 namespace headroom::exporter {
@@ -20,7 +24,9 @@ Size size_or(int64_t size, const std::string& word) {
 class Head {
  public:
   Head(OnnxGraph& graph, const OnnxHeadOptions& options)
-      : graph_(graph), options_(options), fields_(5 + options.num_classes) {}
+      : graph_(graph),
+        options_(options),
+        fields_(kFirstClass + options.num_classes) {}
 
   void add_raw(const OnnxLevel& level, size_t index) {
     const auto anchors = static_cast<int64_t>(level.anchors.size());
@@ -35,10 +41,19 @@ class Head {
     const std::string map = graph_.add(
         "Transpose", {as_float(graph_.add("Reshape", {level.map, shape}))},
         permutation({0, 1, 3, 4, 2}));
-    name_output(map, cat("level", index),
+    name_output(map, level_name(index),
                 {size_or(options_.batch, "batch"), anchors,
                  size_or(rows_of(level), cat("rows_", index)),
                  size_or(columns_of(level), cat("columns_", index)), fields_});
+  }
+
+  // `channels`: of the map. `index`: of the head.
+  void add_raw_map(const OnnxLevel& level, const std::string& map,
+                   int64_t channels, size_t index) {
+    name_output(as_float(map), level_name(index),
+                {size_or(options_.batch, "batch"), channels,
+                 size_or(rows_of(level), cat("rows_", index)),
+                 size_or(columns_of(level), cat("columns_", index))});
   }
 
   // Returns the level's boxes [N, anchors * H * W, fields].
@@ -71,20 +86,77 @@ class Head {
                        graph_.integers({0, -1, fields_})});
   }
 
+  // Returns the boxes [N, 4 + classes, H * W] of a level without anchors, as
+  // model::PlaceHead decodes them.
+  std::string decoded_places(const OnnxLevel& level) {
+    const std::string logits = graph_.add(
+        "Transpose",
+        {graph_.add("Reshape",
+                    {as_float(level.map),
+                     graph_.integers({0, kBoxSides, kDistanceBins, -1})})},
+        permutation({0, 2, 1, 3}));
+    std::vector<float> bins(kDistanceBins);
+    std::iota(bins.begin(), bins.end(), 0.0F);
+    const std::string sides = graph_.add(
+        "Reshape",
+        {graph_.add("Conv", {graph_.add("Softmax", {logits}, axis(1)),
+                             graph_.floats(bins, {1, kDistanceBins, 1, 1})}),
+         graph_.integers({0, kBoxSides, -1})});
+    const auto parts =
+        graph_.add_many("Split", {sides, graph_.integers({2, 2})}, 2, axis(1));
+    const std::string& low = parts[0];
+    const std::string& high = parts[1];
+    const std::string stride =
+        graph_.floats({static_cast<float>(level.stride)}, {1});
+    const std::string shift = graph_.add(
+        "Mul", {graph_.add("Sub", {high, low}), graph_.floats({0.5F}, {1})});
+    const std::string centre = graph_.add(
+        "Mul", {graph_.add("Add", {shift, place_grid(level)}), stride});
+    const std::string size =
+        graph_.add("Mul", {graph_.add("Add", {low, high}), stride});
+    const std::string scores = graph_.add(
+        "Sigmoid",
+        {graph_.add("Reshape",
+                    {as_float(level.classes),
+                     graph_.integers({0, options_.num_classes, -1})})});
+    return graph_.add("Concat", {centre, size, scores}, axis(1));
+  }
+
+  void add_decoded_places(const std::string& boxes, int64_t num_rows) {
+    name_output(boxes, "output0",
+                {size_or(options_.batch, "batch"),
+                 kBoxFields + options_.num_classes, size_or(num_rows, "rows")});
+  }
+
+  // From the boxes of all levels without anchors.
+  void add_place_detections(const std::string& boxes) {
+    const auto parts = graph_.add_many(
+        "Split",
+        {graph_.add("Transpose", {boxes}, permutation({0, 2, 1})),
+         graph_.integers({2, 2, options_.num_classes})},
+        3, axis(2));
+    add_best(parts[0], parts[1], parts[2]);
+  }
+
   void add_decoded(const std::string& boxes, int64_t num_rows) {
     name_output(
         boxes, "output0",
         {size_or(options_.batch, "batch"), size_or(num_rows, "rows"), fields_});
   }
 
-  // As in headroom detect (worker/metrics/nms.h without multi_label): a row has
-  // the class of its greatest score, and classes do not suppress each other.
   void add_detections(const std::string& boxes) {
     const auto parts = graph_.add_many(
         "Split", {boxes, graph_.integers({2, 2, 1, options_.num_classes})}, 4,
         axis(2));
+    add_best(parts[0], parts[1], graph_.add("Mul", {parts[2], parts[3]}));
+  }
+
+  // As in headroom detect (worker/metrics/nms.h without multi_label): a row has
+  // the class of its greatest score, and classes do not suppress each other.
+  // `centre` and `size` are [N, rows, 2], `products` [N, rows, classes].
+  void add_best(const std::string& centre, const std::string& size,
+                const std::string& products) {
     // Scores of all classes but the best become 0, below any threshold.
-    const std::string products = graph_.add("Mul", {parts[2], parts[3]});
     const std::string best = graph_.add(
         "ArgMax", {products}, {{"axis", int64_t{2}}, {"keepdims", int64_t{0}}});
     const std::string is_best =
@@ -94,12 +166,11 @@ class Head {
         graph_.add("Transpose", {graph_.add("Mul", {products, is_best})},
                    permutation({0, 2, 1}));  // [N, classes, rows]
     const std::string half =
-        graph_.add("Mul", {parts[1], graph_.floats({0.5F}, {1})});
-    const std::string corners =
-        graph_.add("Concat",
-                   {graph_.add("Sub", {parts[0], half}),
-                    graph_.add("Add", {parts[0], half})},
-                   axis(2));
+        graph_.add("Mul", {size, graph_.floats({0.5F}, {1})});
+    const std::string corners = graph_.add(
+        "Concat",
+        {graph_.add("Sub", {centre, half}), graph_.add("Add", {centre, half})},
+        axis(2));
     const std::string kept =
         graph_.add("NonMaxSuppression",
                    {corners, scores, graph_.integers({options_.most_per_class}),
@@ -140,6 +211,25 @@ class Head {
                                 graph_.integers({2}), graph_.integers({4})});
   }
 
+  static std::string level_name(size_t index) { return cat("level", index); }
+
+  // Each cell's column and row plus 0.5: [1, 2, H * W].
+  std::string place_grid(const OnnxLevel& level) {
+    if (options_.height == 0) {
+      return coordinates(level, /*offset=*/0.5F, {1, 1, -1}, /*axis=*/1);
+    }
+    const int64_t rows = rows_of(level), columns = columns_of(level);
+    std::vector<float> places;
+    for (const bool is_row : {false, true}) {
+      for (int64_t y = 0; y < rows; ++y) {
+        for (int64_t x = 0; x < columns; ++x) {
+          places.push_back(static_cast<float>(is_row ? y : x) + 0.5F);
+        }
+      }
+    }
+    return graph_.floats(places, {1, 2, rows * columns});
+  }
+
   // Each cell's column and row minus 0.5: [1, 1, H * W, 2].
   std::string grid(const OnnxLevel& level) {
     if (options_.height > 0) {
@@ -153,6 +243,13 @@ class Head {
       }
       return graph_.floats(cells, {1, 1, rows * columns, 2});
     }
+    return coordinates(level, /*offset=*/-0.5F, {1, 1, -1, 1}, /*axis=*/3);
+  }
+
+  // Each cell's column and row plus `offset`, when the network runs: two values
+  // of this shape, joined at `joined_at`.
+  std::string coordinates(const OnnxLevel& level, float offset,
+                          const std::vector<int64_t>& flat, int64_t joined_at) {
     const std::string shape = height_and_width(level.map);
     const auto along = [&](int64_t which, std::vector<int64_t> as) {
       const std::string size =
@@ -160,15 +257,15 @@ class Head {
       const std::string places =
           graph_.add("Range", {graph_.integer(0), size, graph_.integer(1)});
       const std::string centred = graph_.add(
-          "Sub", {cast_to_float(places), graph_.floats({0.5F}, {1})});
+          "Add", {cast_to_float(places), graph_.floats({offset}, {1})});
       const std::string plane = graph_.add(
           "Expand",
           {graph_.add("Reshape", {centred, graph_.integers(as)}), shape});
-      return graph_.add("Reshape", {plane, graph_.integers({1, 1, -1, 1})});
+      return graph_.add("Reshape", {plane, graph_.integers(flat)});
     };
     const std::string columns = along(1, {1, -1});
     const std::string rows = along(0, {-1, 1});
-    return graph_.add("Concat", {columns, rows}, axis(3));
+    return graph_.add("Concat", {columns, rows}, axis(joined_at));
   }
 
   void name_output(const std::string& value, const std::string& name,
@@ -182,11 +279,42 @@ class Head {
   int64_t fields_;
 };
 
+void add_place_head(Head& head, OnnxGraph& graph,
+                    const std::vector<OnnxLevel>& levels,
+                    const OnnxHeadOptions& options) {
+  if (options.output == OnnxOutput::kRaw) {
+    size_t index = 0;
+    for (const OnnxLevel& level : levels) {
+      head.add_raw_map(level, level.map, kBoxSides * kDistanceBins, index++);
+    }
+    for (const OnnxLevel& level : levels) {
+      head.add_raw_map(level, level.classes, options.num_classes, index++);
+    }
+    return;
+  }
+  std::vector<std::string> parts;
+  int64_t num_rows = 0;
+  for (const OnnxLevel& level : levels) {
+    parts.push_back(head.decoded_places(level));
+    num_rows += head.rows_of(level) * head.columns_of(level);
+  }
+  const std::string boxes = graph.add("Concat", parts, axis(2));
+  if (options.output == OnnxOutput::kDecoded) {
+    head.add_decoded_places(boxes, num_rows);
+  } else {
+    head.add_place_detections(boxes);
+  }
+}
+
 }  // namespace
 
 void add_head(OnnxGraph& graph, const std::vector<OnnxLevel>& levels,
               const OnnxHeadOptions& options) {
   Head head(graph, options);
+  if (levels.front().anchors.empty()) {
+    add_place_head(head, graph, levels, options);
+    return;
+  }
   if (options.output == OnnxOutput::kRaw) {
     for (size_t i = 0; i < levels.size(); ++i) head.add_raw(levels[i], i);
     return;

@@ -1,9 +1,10 @@
 // onnx_head: converts the maps of the last convolutions to boxes, in ONNX
 // operators.
 //
-//   kRaw         level0, level1, ...: [N, anchors, H, W, 5 + classes], as
-//                LayerGraph::forward gives them
-//   kDecoded     output0: [N, rows, 5 + classes], as LayerGraph::decode does
+//   kRaw         level0, level1, ...: as LayerGraph::forward gives the heads;
+//                with anchors [N, anchors, H, W, 5 + classes]
+//   kDecoded     output0: [N, rows, 5 + classes], as LayerGraph::decode does;
+//                without anchors [N, 4 + classes, rows], as other programs do
 //   kDetections  detections: [found, 7], rows image, x1, y1, x2, y2, score,
 //                class (a box's best), after ONNX's NonMaxSuppression: by
 //                image, then class, then descending score
@@ -35,9 +36,11 @@ struct OnnxHeadOptions {
 };
 
 struct OnnxLevel {
-  std::string map;  // [N, anchors * (5 + classes), H, W]
+  // [N, anchors * (5 + classes), H, W]; without anchors [N, 4 * bins, H, W]
+  std::string map;
   int64_t stride = 0;
   std::vector<std::pair<double, double>> anchors;  // width, height in pixels
+  std::string classes = {};  // without anchors: [N, classes, H, W]
 };
 
 // Adds the nodes and outputs of the head.

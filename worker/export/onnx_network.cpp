@@ -3,12 +3,17 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <string>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "parallel/base/check.h"
 #include "parallel/base/text.h"
 #include "worker/export/network_walk.h"
+#include "worker/weights/weights_file.h"
 
 namespace headroom::exporter {
 namespace {
@@ -40,9 +45,13 @@ class OnnxEmitter final : public NetworkEmitter {
     return name;
   }
 
-  void head(size_t level, const Value& map) override {
-    const model::LayerGraph::Level& made = model_.levels()[level];
-    body_.levels.push_back({map, made.stride, made.anchors});
+  void head(size_t index, const Value& map) override {
+    const std::vector<model::LayerGraph::Level>& levels = model_.levels();
+    if (index >= levels.size()) {
+      body_.levels[index - levels.size()].classes = map;
+      return;
+    }
+    body_.levels.push_back({map, levels[index].stride, levels[index].anchors});
   }
 
  private:
@@ -70,6 +79,25 @@ void check_size(int64_t size, int64_t stride) {
               cat("give --img ", (size / stride + 1) * stride));
 }
 
+// Programs for heads without anchors read from the file what it is for, and
+// class names as a dictionary of Python.
+void add_metadata_of_place_head(const layers::ModelTable& table,
+                                const OnnxHeadOptions& options,
+                                OnnxGraph& graph) {
+  graph.metadata["task"] = "detect";
+  graph.metadata["batch"] = std::to_string(std::max<int64_t>(options.batch, 1));
+  graph.metadata["channels"] = std::to_string(table.input_channels);
+  graph.metadata["end2end"] = "False";
+  const std::vector<std::string> names =
+      weights::class_names_of(graph.metadata);
+  if (names.empty()) return;
+  std::string text;
+  for (size_t i = 0; i < names.size(); ++i) {
+    text += cat(i == 0 ? "{" : ", ", i, ": ", nlohmann::json(names[i]).dump());
+  }
+  graph.metadata["names"] = text + "}";
+}
+
 }  // namespace
 
 OnnxBody make_onnx_body(const layers::ModelTable& table,
@@ -88,6 +116,7 @@ OnnxBody make_onnx_body(const layers::ModelTable& table,
   graph.name = table.name;
   graph.metadata = metadata;
   graph.metadata["stride"] = std::to_string(model.max_stride());
+  if (!model.has_anchors()) add_metadata_of_place_head(table, options, graph);
   graph.inputs.push_back(
       {"images",
        options.is_half ? OnnxType::kHalf : OnnxType::kFloat,

@@ -232,7 +232,11 @@ simulated_heads(const OnnxBody& body) {
   return [kept, runner](const at::Tensor& images) {
     std::vector<std::string> maps;
     for (const OnnxLevel& level : kept->levels) maps.push_back(level.map);
+    for (const OnnxLevel& level : kept->levels) {
+      if (!level.classes.empty()) maps.push_back(level.classes);
+    }
     std::vector<at::Tensor> heads = runner->run(images, maps);
+    if (kept->levels.front().anchors.empty()) return heads;
     for (size_t i = 0; i < heads.size(); ++i) {
       const at::Tensor& map = heads[i];
       const auto anchors = static_cast<int64_t>(kept->levels[i].anchors.size());

@@ -58,7 +58,9 @@ class Quantiser {
     for (const OnnxTensor& tensor : body.graph.tensors) {
       tensors_[tensor.name] = &tensor;
     }
-    for (const OnnxLevel& level : body.levels) heads_.insert(level.map);
+    for (const OnnxLevel& level : body.levels) {
+      heads_.insert({level.map, level.classes});
+    }
   }
 
   OnnxBody run() {
@@ -214,7 +216,7 @@ class Quantiser {
   const OnnxBody& body_;
   const std::map<std::string, ValueRange>& ranges_;
   std::map<std::string, const OnnxTensor*> tensors_;
-  // heads_: names of the model's output maps, one for each level. floats_:
+  // heads_: names of the model's output maps, one or two a level. floats_:
   // names of the values that are kept as float32.
   std::set<std::string> heads_, floats_;
   std::map<std::string, Scale> scales_;

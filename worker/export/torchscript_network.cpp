@@ -2,6 +2,7 @@
 #include "worker/export/archive_mark.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/tensor.h>
 #include <torch/csrc/jit/api/module.h>
 
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "parallel/base/check.h"
+#include "parallel/base/head_fields.h"
 #include "parallel/base/text.h"
 #include "parallel/base/value_range.h"
 #include "worker/export/network_walk.h"
@@ -27,7 +29,8 @@ class Source final : public NetworkEmitter {
 
   // Returns the source of "forward"; call it after the walk.
   std::string text() {
-    const Value boxes = value("torch.cat([" + joined(boxes_, ", ") + "], 1)");
+    const Value boxes = value("torch.cat([" + joined(boxes_, ", ") + "], " +
+                              (model_.has_anchors() ? "1)" : "2)"));
     return "def forward(self, images: Tensor) -> Tensor:\n" + text_ +
            "    return " + boxes + "\n";
   }
@@ -40,8 +43,16 @@ class Source final : public NetworkEmitter {
     return add_buffer(values.detach().to(type_).contiguous().clone());
   }
 
+  void head(size_t index, const Value& map) override {
+    if (model_.has_anchors()) return decode(index, map);
+    maps_.push_back(map);
+    const size_t levels = model_.levels().size();
+    if (index >= levels) decode_places(index - levels);
+  }
+
+ private:
   // Decodes a level to [N, rows, 5 + classes], rows by anchor, y, x.
-  void head(size_t level, const Value& convolved) override {
+  void decode(size_t level, const Value& convolved) {
     const std::string fields = std::to_string(5 + model_.num_classes());
     const model::LayerGraph::Level& made = model_.levels()[level];
     const std::string anchors = std::to_string(made.anchors.size());
@@ -70,7 +81,41 @@ class Source final : public NetworkEmitter {
                            ".size(0), -1, " + fields + "])"));
   }
 
- private:
+  // Decodes a level without anchors to [N, 4 + classes, rows], rows by y, x, as
+  // model::PlaceHead does.
+  void decode_places(size_t level) {
+    const auto in_float = [this](const Value& map) {
+      return value(map + (type_ == at::kHalf ? ".float()" : ""));
+    };
+    if (level == 0) {
+      bins_ = add_buffer(
+          at::arange(kDistanceBins, type_ == at::kHalf ? at::kFloat : type_)
+              .view({1, 1, kDistanceBins, 1}));
+    }
+    const int64_t stride = model_.levels()[level].stride;
+    const Value box = in_float(maps_[level]);
+    const Value classes = in_float(maps_[level + model_.levels().size()]);
+    const Value sides = value(
+        cat("torch.sum(torch.softmax(", box, ".reshape([", box, ".size(0), ",
+            kBoxSides, ", ", kDistanceBins, ", -1]), 2) * ", bins_, ", [2])"));
+    const auto along = [&](int dimension, const char* as) {
+      return value(cat("(torch.arange(", box, ".size(", dimension,
+                       "), dtype=", box, ".dtype, device=", box,
+                       ".device) + 0.5)", as, ".expand([", box, ".size(2), ",
+                       box, ".size(3)]).reshape([1, 1, -1])"));
+    };
+    const Value x = along(3, ""), y = along(2, ".view([-1, 1])");
+    const Value centre = value(cat("((", sides, "[:, 2:4] - ", sides,
+                                   "[:, 0:2]) * 0.5 + torch.cat([", x, ", ", y,
+                                   "], 1)) * ", stride, ".0"));
+    const Value size = value(
+        cat("(", sides, "[:, 0:2] + ", sides, "[:, 2:4]) * ", stride, ".0"));
+    boxes_.push_back(
+        value(cat("torch.cat([", centre, ", ", size, ", torch.sigmoid(",
+                  classes, ").reshape([", classes, ".size(0), ",
+                  model_.num_classes(), ", -1])], 1)")));
+  }
+
   std::string anchor_buffer(const model::LayerGraph::Level& level) {
     std::vector<double> sizes;
     for (const auto& [width, height] : level.anchors) {
@@ -96,6 +141,8 @@ class Source final : public NetworkEmitter {
   torch::jit::Module& module_;
   const model::LayerGraph& model_;
   const at::ScalarType type_;
+  std::vector<Value> maps_;   // the heads so far, without anchors
+  Value bins_;                // 0, 1, ..: the buffer for heads without anchors
   std::vector<Value> boxes_;  // the boxes of each level
   std::string text_;
   int num_values_ = 0, num_buffers_ = 0;

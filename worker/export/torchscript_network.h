@@ -2,7 +2,8 @@
 // module, for programs that use LibTorch or PyTorch without this program.
 //
 //   forward(images [N, C, H, W], 0..1) -> [N, rows, 5 + classes], as
-//   LayerGraph::decode gives them, for sides that the largest stride divides
+//   LayerGraph::decode gives them, for sides that the largest stride divides;
+//   without anchors [N, 4 + classes, rows], as in ONNX (onnx_head.h)
 //
 // Batch norms are folded into their convolutions (network_walk.h). The weights
 // are buffers, so that .to(device) moves them. As in YOLOv5's export the

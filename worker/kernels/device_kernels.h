@@ -34,6 +34,7 @@
 #include "configs/layers/activation.h"
 #include "worker/kernels/commit_numbers.h"
 #include "worker/kernels/loss_call.h"
+#include "worker/kernels/place_loss_call.h"
 
 namespace headroom::kernels {
 
@@ -194,6 +195,15 @@ class DeviceKernels {
   virtual void loss(const LossCall& call) = 0;
   // Computes the gradients of all heads; writes every element.
   virtual void loss_gradient(const LossCall& call) = 0;
+
+  // --- assignment and loss of heads without anchors (place_loss_call.h) ---
+
+  // Four passes, in this order.
+  virtual void best_places(const PlaceLossCall& call) = 0;
+  virtual void place_owners(const PlaceLossCall& call) = 0;
+  virtual void place_loss(const PlaceLossCall& call) = 0;
+  // Computes the gradients of all maps; writes every element.
+  virtual void place_loss_gradient(const PlaceLossCall& call) = 0;
 
   // --- the end of a step (commit_numbers.h) ---
 

@@ -151,6 +151,7 @@ HEADROOM_PIXEL Level mixed(Level first, Level second, double ratio) {
 
 struct HsvFactors {
   float hue = 1, saturation = 1, value = 1;  // factors of 0 or more
+  float added_hue = 0;                       // in [0, 180)
 };
 
 // Processes one pixel at a time. Vector code uses another type, in which Ints
@@ -218,8 +219,8 @@ HEADROOM_PIXEL Levels<Lanes> to_hsv(const Levels<Lanes>& colour) {
 
 template <typename Lanes>
 HEADROOM_PIXEL typename Lanes::Ints jittered_hue(typename Lanes::Ints hue,
-                                                 float factor) {
-  const typename Lanes::Floats moved = Lanes::floats(hue) * factor;
+                                                 float factor, float added) {
+  const typename Lanes::Floats moved = Lanes::floats(hue) * factor + added;
   const typename Lanes::Ints turns = Lanes::cut(moved * (1.0F / kHues));
   return within_turn(Lanes::cut(moved - Lanes::floats(turns * kHues)));
 }
@@ -252,13 +253,13 @@ HEADROOM_PIXEL typename Lanes::Ints channel_level(
   return hsv.third - taken;
 }
 
-// Converts RGB to 8-bit HSV (hue in 0..179), multiplies each by its factor (hue
-// modulo 180, the others at most 255), and converts back.
+// Converts RGB to 8-bit HSV (hue in 0..179), multiplies each by its factor and
+// adds to the hue (hue modulo 180, the others at most 255), and converts back.
 template <typename Lanes>
 HEADROOM_PIXEL Levels<Lanes> jittered_colour(const Levels<Lanes>& colour,
                                              const HsvFactors& factors) {
   Levels<Lanes> hsv = to_hsv<Lanes>(colour);
-  hsv.first = jittered_hue<Lanes>(hsv.first, factors.hue);
+  hsv.first = jittered_hue<Lanes>(hsv.first, factors.hue, factors.added_hue);
   hsv.second = jittered_level<Lanes>(hsv.second, factors.saturation);
   hsv.third = jittered_level<Lanes>(hsv.third, factors.value);
   const typename Lanes::Floats product =

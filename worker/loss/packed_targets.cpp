@@ -11,6 +11,8 @@
 #include "parallel/base/check.h"
 #include "parallel/base/text.h"
 #include "worker/kernels/loss_call.h"
+#include "worker/kernels/place_loss_call.h"
+#include "worker/loss/place_assignment.h"
 
 namespace headroom::loss {
 namespace {
@@ -106,6 +108,58 @@ PackedTargets pack_targets(const std::vector<LevelTargets>& targets,
   for (size_t i = 0; i < targets.size(); ++i) {
     pack_level(targets[i], heads[i], layouts[i],
                packed.bytes.mutable_data_ptr<uint8_t>() + packed.begins[i]);
+  }
+  return packed;
+}
+
+namespace {
+
+template <typename T>
+void write_labels(const std::vector<LabelRow>& labels, int64_t height,
+                  int64_t width, const kernels::PlaceLabelLayout& at,
+                  uint8_t* to) {
+  const auto numbers = [to](int64_t begin) {
+    return reinterpret_cast<int32_t*>(to + begin);
+  };
+  *numbers(0) = static_cast<int32_t>(labels.size());
+  int32_t* const ends = numbers(at.begins()) + 1;
+  auto* box = reinterpret_cast<kernels::CornerBox<T>*>(to + at.boxes());
+  for (size_t i = 0; i < labels.size(); ++i) {
+    const PlaceLabel<T> label =
+        pixel_label(labels[i], static_cast<T>(width), static_cast<T>(height));
+    for (int64_t image = labels[i].image; image < at.images; ++image) {
+      ++ends[image];
+    }
+    numbers(at.image())[i] = static_cast<int32_t>(labels[i].image);
+    numbers(at.classes())[i] = static_cast<int32_t>(label.class_index);
+    *box++ = label.box;
+  }
+}
+
+}  // namespace
+
+PackedTargets pack_labels(const std::vector<LabelRow>& labels,
+                          int64_t num_classes, int64_t images, int64_t height,
+                          int64_t width, at::ScalarType type,
+                          int64_t capacity) {
+  for (const LabelRow& label : labels) {
+    HEADROOM_CHECK(label.image >= 0 && label.image < images &&
+                       label.class_index >= 0 &&
+                       label.class_index < num_classes,
+                   cat("a label of class ", label.class_index, " of ",
+                       num_classes, " in image ", label.image, " of ", images));
+  }
+  std::vector<LabelRow> sorted = labels;
+  std::ranges::stable_sort(sorted, {}, &LabelRow::image);
+  const kernels::PlaceLabelLayout at = {
+      std::max(std::ssize(labels), capacity), images,
+      static_cast<int64_t>(c10::elementSize(type))};
+  PackedTargets packed{at::zeros({at.bytes()}, at::kByte), {0}, {at.capacity}};
+  auto* const to = packed.bytes.mutable_data_ptr<uint8_t>();
+  if (type == at::kDouble) {
+    write_labels<double>(sorted, height, width, at, to);
+  } else {
+    write_labels<float>(sorted, height, width, at, to);
   }
   return packed;
 }

@@ -5,6 +5,9 @@
 // A level has room for `capacity` matches, of which fewer may be used. Buffers
 // with equal capacities have the same layout, so a CUDA graph captured with one
 // works with all of them (kernels::MatchLayout).
+//
+// A head without anchors chooses its targets from predictions, so for it the
+// buffer has the labels themselves.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -45,5 +48,14 @@ struct PackedTargets {
 PackedTargets pack_targets(const std::vector<LevelTargets>& targets,
                            const std::vector<HeadSize>& heads,
                            int64_t capacity = 0);
+
+// Packs the labels of a micro-batch for a head without anchors
+// (kernels::PlaceLabelLayout), as one level with room for `capacity` labels or
+// for all of them. `type`: of the head's maps, float32 or float64. Fails
+// HEADROOM_CHECK if an image or class does not exist.
+PackedTargets pack_labels(const std::vector<LabelRow>& labels,
+                          int64_t num_classes, int64_t images, int64_t height,
+                          int64_t width, at::ScalarType type,
+                          int64_t capacity = 0);
 
 }  // namespace headroom::loss

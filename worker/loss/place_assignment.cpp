@@ -1,10 +1,10 @@
 #include "worker/loss/place_assignment.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "parallel/base/check.h"
 #include "parallel/base/text.h"
+#include "worker/kernels/place_math.h"
 
 namespace headroom::loss {
 
@@ -38,60 +38,8 @@ int64_t PlaceGrid::local_of(int64_t place) const {
 
 namespace {
 
+using kernels::CellRange;
 using kernels::CornerBox;
-
-// A point this near to a side, or nearer, is not inside a box.
-constexpr double kBorder = 1e-9;
-
-// The box in which the centre of a candidate lies: the label's, with sides of
-// at least `least` pixels, so that a label smaller than a cell has candidates.
-template <typename T>
-CornerBox<T> candidate_area(const CornerBox<T>& box, T least) {
-  const auto widen = [least](T& low, T& high) {
-    const T side = high - low, centre = (low + high) / 2;
-    if (side >= least) return;
-    low = centre - least / 2;
-    high = centre + least / 2;
-  };
-  CornerBox<T> area = box;
-  widen(area.x1, area.x2);
-  widen(area.y1, area.y2);
-  return area;
-}
-
-template <typename T>
-T centre_of(int64_t cell, int64_t stride) {
-  return (static_cast<T>(cell) + T(0.5)) * static_cast<T>(stride);
-}
-
-template <typename T>
-bool is_between(T point, T low, T high) {
-  return std::min(point - low, high - point) > T(kBorder);
-}
-
-// Cells [begin, end) whose centres lie between `low` and `high`, out of cells
-// [first, last).
-struct CellRange {
-  int64_t begin = 0, end = 0;
-};
-template <typename T>
-CellRange cells_between(T low, T high, int64_t stride, int64_t first,
-                        int64_t last) {
-  const auto bound = [&](T pixel) {
-    const double cell =
-        std::floor(static_cast<double>(pixel) / static_cast<double>(stride));
-    // In double before the cast: a box may be far outside of the image.
-    return static_cast<int64_t>(std::clamp(cell, static_cast<double>(first) - 1,
-                                           static_cast<double>(last)));
-  };
-  CellRange range{std::max(first, bound(low)), std::min(last, bound(high) + 1)};
-  const auto is_inside = [&](int64_t cell) {
-    return is_between(centre_of<T>(cell, stride), low, high);
-  };
-  while (range.begin < range.end && !is_inside(range.begin)) ++range.begin;
-  while (range.begin < range.end && !is_inside(range.end - 1)) --range.end;
-  return range;
-}
 
 // One image's predictions beside its labels.
 template <typename T>
@@ -105,18 +53,17 @@ class Matching {
     const T least =
         static_cast<T>(levels[std::min<size_t>(1, levels.size() - 1)].stride);
     for (const PlaceLabel<T>& label : labels) {
-      areas_.push_back(candidate_area(label.box, least));
+      areas_.push_back(kernels::candidate_area(label.box, least));
     }
   }
 
   T overlap(size_t label, int64_t local) const {
-    return std::max(T(0), kernels::corner_ciou<T>(labels_[label].box,
-                                                  predictions_.boxes[local]));
+    return kernels::place_overlap(labels_[label].box,
+                                  predictions_.boxes[local]);
   }
   T alignment(size_t label, int64_t local, T overlap) const {
-    const T score = predictions_.score(local, labels_[label].class_index);
-    const T cubed = overlap * overlap * overlap;
-    return std::sqrt(score) * (cubed * cubed);
+    return kernels::place_alignment(
+        predictions_.score(local, labels_[label].class_index), overlap);
   }
 
   // Calls visit(place, local) for each candidate of the label.
@@ -125,11 +72,11 @@ class Matching {
     const CornerBox<T>& area = areas_[label];
     for (size_t i = 0; i < grid_.levels().size(); ++i) {
       const PlaceLevel& level = grid_.levels()[i];
-      const CellRange columns =
-          cells_between(area.x1, area.x2, level.stride, 0, level.width);
+      const CellRange columns = kernels::cells_between(
+          area.x1, area.x2, level.stride, 0, level.width);
       const CellRange rows =
-          cells_between(area.y1, area.y2, level.stride, level.first_row,
-                        level.first_row + level.rows);
+          kernels::cells_between(area.y1, area.y2, level.stride,
+                                 level.first_row, level.first_row + level.rows);
       for (int64_t row = rows.begin; row < rows.end; ++row) {
         const int64_t local =
             grid_.local_begin(i) + (row - level.first_row) * level.width;
@@ -144,12 +91,9 @@ class Matching {
     const size_t i = grid_.level_of(local);
     const PlaceLevel& level = grid_.levels()[i];
     const int64_t cell = local - grid_.local_begin(i);
-    const CornerBox<T>& area = areas_[label];
-    return is_between(centre_of<T>(cell % level.width, level.stride), area.x1,
-                      area.x2) &&
-           is_between(
-               centre_of<T>(level.first_row + cell / level.width, level.stride),
-               area.y1, area.y2);
+    return kernels::is_candidate(areas_[label], cell % level.width,
+                                 level.first_row + cell / level.width,
+                                 level.stride);
   }
 
   // The label that overlaps the place most, of all labels.

@@ -23,9 +23,9 @@
 //
 // No list has an entry for each label and place: candidates are a rectangle of
 // cells on each level, and a label's list never has more than `chosen`. All
-// lists together have about 800 bytes for each label. Ties go to the lower place and to the lower label, so
-// the result does not depend on threads or layout. A candidate with t = 0 is
-// never taken.
+// lists together have about 800 bytes for each label. Ties go to the lower
+// place and to the lower label, so the result does not depend on threads or
+// layout. A candidate with t = 0 is never taken.
 //
 // Computed in the predictions' type T, float or double.
 #pragma once
@@ -35,7 +35,8 @@
 #include <vector>
 
 #include "parallel/base/place_memory.h"
-#include "worker/kernels/box_iou.h"
+#include "worker/kernels/place_math.h"
+#include "worker/loss/target_assignment.h"
 
 namespace headroom::loss {
 
@@ -84,6 +85,16 @@ struct PlaceLabel {
   kernels::CornerBox<T> box;
   int64_t class_index = 0;
 };
+
+// `width` and `height`: of the network's input, in pixels.
+template <typename T>
+PlaceLabel<T> pixel_label(const LabelRow& label, T width, T height) {
+  const T x = static_cast<T>(label.cx) * width;
+  const T y = static_cast<T>(label.cy) * height;
+  const T half_w = static_cast<T>(label.w) * width / 2;
+  const T half_h = static_cast<T>(label.h) * height / 2;
+  return {{x - half_w, y - half_h, x + half_w, y + half_h}, label.class_index};
+}
 
 // Predictions of one image at the local places.
 template <typename T>
@@ -148,8 +159,8 @@ std::vector<LabelMaxima<T>> merged_maxima(
 // The weight of an owned place; `maxima` are those of its label.
 template <typename T>
 T place_weight(const OwnedPlace<T>& place, const LabelMaxima<T>& maxima) {
-  constexpr T kNeverZero = T(1e-9);
-  return place.alignment * maxima.overlap / (maxima.alignment + kNeverZero);
+  return kernels::scaled_alignment(place.alignment, maxima.alignment,
+                                   maxima.overlap);
 }
 
 }  // namespace headroom::loss

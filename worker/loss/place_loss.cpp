@@ -11,7 +11,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <new>
 #include <type_traits>
 #include <utility>
@@ -20,45 +19,14 @@
 #include "parallel/base/memory_category.h"
 #include "parallel/base/place_memory.h"
 #include "parallel/base/text.h"
+#include "worker/kernels/place_math.h"
 #include "worker/loss/level_loss.h"
 
 namespace headroom::loss {
 namespace {
 
 using kernels::CornerBox;
-
-// The mean distance of a side, and its derivatives by the side's logits.
-struct Distance {
-  double mean = 0;
-  std::array<double, kDistanceBins> probabilities{};
-  double by_logit(size_t bin) const {
-    return probabilities[bin] * (static_cast<double>(bin) - mean);
-  }
-};
-
-template <typename T>
-Distance distance_of(const T* logits) {
-  Distance distance;
-  const auto most =
-      static_cast<double>(*std::max_element(logits, logits + kDistanceBins));
-  double sum = 0;
-  for (size_t bin = 0; bin < kDistanceBins; ++bin) {
-    distance.probabilities[bin] =
-        std::exp(static_cast<double>(logits[bin]) - most);
-    sum += distance.probabilities[bin];
-  }
-  for (size_t bin = 0; bin < kDistanceBins; ++bin) {
-    distance.probabilities[bin] /= sum;
-    distance.mean += static_cast<double>(bin) * distance.probabilities[bin];
-  }
-  return distance;
-}
-
-// The box whose sides have these distances from (x, y).
-template <typename T>
-CornerBox<T> box_around(double x, double y, const std::array<T, kBoxSides>& d) {
-  return {T(x) - d[0], T(y) - d[1], T(x) + d[2], T(y) + d[3]};
-}
+using kernels::SideDistance;
 
 // The centre of a cell in the whole level, in cells.
 double centre_column(const PlaceLevel& level, int64_t cell) {
@@ -101,25 +69,6 @@ class Targets {
   int64_t size_ = 0;
 };
 
-// The loss of one side: cross-entropy of the two bins next to the distance
-// `wanted`, which is shared between them. Adds the derivatives by the logits,
-// times `scale`, to `gradient`.
-double side_loss(const Distance& distance, double wanted, double scale,
-                 double* gradient) {
-  const double most = static_cast<double>(kDistanceBins) - 1 - 0.01;
-  const double target = std::clamp(wanted, 0.0, most);
-  const auto low = static_cast<size_t>(target);
-  const double high_share = target - static_cast<double>(low);
-  const double low_share = 1 - high_share;
-  for (size_t bin = 0; bin < kDistanceBins; ++bin) {
-    gradient[bin] += scale * distance.probabilities[bin];
-  }
-  gradient[low] -= scale * low_share;
-  gradient[low + 1] -= scale * high_share;
-  return -(low_share * std::log(distance.probabilities[low]) +
-           high_share * std::log(distance.probabilities[low + 1]));
-}
-
 struct BoxTerms {
   double box = 0, dfl = 0;  // without weight and gain
   // Derivatives by the logits of the sides, with both gains, without weight.
@@ -131,27 +80,25 @@ BoxTerms box_terms(const T* logits, const Target& target,
                    const PlaceLossRule& rule) {
   using Number = kernels::Dual<kBoxSides>;
   const double x = target.x, y = target.y;
-  std::array<Distance, kBoxSides> distances;
+  std::array<SideDistance, kBoxSides> distances;
   std::array<Number, kBoxSides> means;
   for (size_t side = 0; side < kBoxSides; ++side) {
-    distances[side] = distance_of(logits + side * kDistanceBins);
+    distances[side] = kernels::distance_of(logits + side * kDistanceBins);
     means[side] = Number::input(distances[side].mean, side);
   }
-  const CornerBox<double>& wanted = target.box;
-  const Number ciou = kernels::corner_ciou<Number>(
-      box_around(x, y, means), {wanted.x1, wanted.y1, wanted.x2, wanted.y2});
-  const std::array<double, kBoxSides> sides = {x - wanted.x1, y - wanted.y1,
-                                               wanted.x2 - x, wanted.y2 - y};
+  const Number ciou = kernels::place_ciou(x, y, means.data(), target.box);
   BoxTerms terms;
   terms.box = 1 - ciou.value;
   for (size_t side = 0; side < kBoxSides; ++side) {
     double* const gradient = &terms.gradient[side * kDistanceBins];
-    for (size_t bin = 0; bin < kDistanceBins; ++bin) {
+    for (int64_t bin = 0; bin < kDistanceBins; ++bin) {
       gradient[bin] =
           -rule.gains.box * ciou.d[side] * distances[side].by_logit(bin);
     }
-    terms.dfl += side_loss(distances[side], sides[side],
-                           rule.gains.dfl / kBoxSides, gradient) /
+    const double wanted =
+        kernels::wanted_distance(x, y, static_cast<int64_t>(side), target.box);
+    terms.dfl += kernels::side_loss(distances[side], wanted,
+                                    rule.gains.dfl / kBoxSides, gradient) /
                  kBoxSides;
   }
   return terms;
@@ -242,12 +189,12 @@ class PlaceTargets {
                                     int64_t cell) {
     std::array<T, kBoxSides> d;
     for (size_t side = 0; side < kBoxSides; ++side) {
-      d[side] = static_cast<T>(distance_of(logits + side * kDistanceBins).mean);
+      d[side] = static_cast<T>(
+          kernels::distance_of(logits + side * kDistanceBins).mean);
     }
-    const CornerBox<T> box =
-        box_around(centre_column(level, cell), centre_row(level, cell), d);
-    const auto stride = static_cast<T>(level.stride);
-    return {box.x1 * stride, box.y1 * stride, box.x2 * stride, box.y2 * stride};
+    return kernels::predicted_box(cell % level.width,
+                                  level.first_row + cell / level.width,
+                                  level.stride, d.data());
   }
 
   PlacePredictions<T> predictions(size_t image) const {
@@ -256,7 +203,7 @@ class PlaceTargets {
               const T logit = logits_at<T>(
                   cls_of(maps_, level), static_cast<int64_t>(image),
                   local - grid_.local_begin(level))[class_index];
-              return 1 / (1 + std::exp(-logit));
+              return kernels::score_of(logit);
             }};
   }
 
@@ -264,12 +211,7 @@ class PlaceTargets {
     const PlaceLevel& level = grid_.levels().front();
     const auto width = static_cast<T>(level.width * level.stride);
     const auto height = static_cast<T>(level.height * level.stride);
-    const T x = static_cast<T>(label.cx) * width;
-    const T y = static_cast<T>(label.cy) * height;
-    const T half_w = static_cast<T>(label.w) * width / 2;
-    const T half_h = static_cast<T>(label.h) * height / 2;
-    return {{x - half_w, y - half_h, x + half_w, y + half_h},
-            label.class_index};
+    return pixel_label(label, width, height);
   }
 
   Target target_of(size_t image, const OwnedPlace<T>& place,
@@ -305,7 +247,7 @@ class PlaceTargets {
     if (!gather || num_labels() == 0) return;
     const int64_t chosen = rule_.places.chosen;
     at::Tensor own = at::full({num_labels(), chosen, kNumbersPerTakenPlace}, -1,
-                             at::kDouble);
+                              at::kDouble);
     double* to = own.mutable_data_ptr<double>();
     for (const TakenPlaces<T>& of_image : taken) {
       for (const auto& places : of_image) {
@@ -419,8 +361,8 @@ Sums sums_of(const Maps& maps, const Targets& targets,
 }
 
 // The gradients of all maps by `scale` times the sum of the terms with gains.
-Maps gradients_of(const Maps& maps, const Targets& targets,
-                  double scale, const PlaceLossRule& rule) {
+Maps gradients_of(const Maps& maps, const Targets& targets, double scale,
+                  const PlaceLossRule& rule) {
   Maps gradients;
   for (size_t level = 0; level < maps.size() / 2; ++level) {
     gradients.push_back(at::zeros_like(box_of(maps, level)));

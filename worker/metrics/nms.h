@@ -40,6 +40,15 @@ struct NmsOptions {
   int64_t max_candidates = 30000;
 };
 
+// Stands for the threshold of the network's head. Heads without anchors are
+// published with 0.7, in validation and in detection.
+inline constexpr double kIouOfHead = -1;
+constexpr double iou_threshold_of(double given, bool has_anchors,
+                                  double with_anchors) {
+  if (given >= 0) return given;
+  return has_anchors ? with_anchors : 0.7;
+}
+
 // `decoded` is [N, rows, 5 + classes]: centre and size in pixels, objectness
 // and class scores in 0..1 (LayerGraph::decode). Computed in float32.
 // Detections of an image are in descending confidence.

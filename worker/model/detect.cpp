@@ -147,6 +147,21 @@ class HeadFunction : public torch::autograd::Function<HeadFunction> {
   }
 };
 
+// A head on a device in the form of `view`. Autograd takes its gradient as a
+// map (detect.h).
+template <typename View>
+at::Tensor head_on_device(const at::Tensor& x, const at::Tensor& weight,
+                          const at::Tensor& bias,
+                          const at::Tensor& compute_weight, const View& view) {
+  at::Tensor values;
+  const at::Tensor taken =
+      HeadFunction::apply(x, weight, bias, &compute_weight, &values);
+  values = view(values);
+  if (!taken.requires_grad()) return values;
+  return torch::autograd::make_variable(
+      std::move(values), torch::autograd::impl::gradient_edge(taken));
+}
+
 // Views a map [N, anchors * fields, H, W] as [N, anchors, H, W, fields].
 at::Tensor by_anchor(const at::Tensor& map, int64_t num_anchors,
                      int64_t num_fields) {
@@ -187,13 +202,8 @@ at::Tensor Detect::raw_head(const Head& head, const at::Tensor& map) const {
     return by_anchor(of, num_anchors_, num_fields_);
   };
   if (!map.is_cpu()) {
-    at::Tensor values;
-    const at::Tensor taken = HeadFunction::apply(map, head.weight, head.bias,
-                                                 &head.compute_weight, &values);
-    values = view(values);
-    if (!taken.requires_grad()) return values;
-    return torch::autograd::make_variable(
-        std::move(values), torch::autograd::impl::gradient_edge(taken));
+    return head_on_device(map, head.weight, head.bias, head.compute_weight,
+                          view);
   }
   return view(
       output_convolution(map, head.weight, head.bias, head.compute_weight));
@@ -269,7 +279,10 @@ std::vector<LayerGraph::Level> Detect::levels() const {
 at::Tensor output_convolution(const at::Tensor& x, const at::Tensor& weight,
                               const at::Tensor& bias,
                               const at::Tensor& compute_weight) {
-  HEADROOM_CHECK(x.is_cpu(), "heads without anchors are on the CPU only");
+  if (!x.is_cpu()) {
+    return head_on_device(x, weight, bias, compute_weight,
+                          [](const at::Tensor& head) { return head; });
+  }
   return x.scalar_type() == weight.scalar_type()
              ? at::conv2d(x, weight, bias)
              : head_convolution(x, weight, bias, compute_weight);

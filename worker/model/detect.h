@@ -74,7 +74,8 @@ class Detect final : public DetectionHead {
   std::vector<Head> heads_;
 };
 
-// The 1x1 convolution that ends a head, on the CPU: [N, F, H, W].
+// The 1x1 convolution that ends a head: [N, F, H, W]. On a device its gradient
+// is a map as described above, which worker/loss/device_place_loss.h writes.
 at::Tensor output_convolution(const at::Tensor& x, const at::Tensor& weight,
                               const at::Tensor& bias,
                               const at::Tensor& compute_weight);

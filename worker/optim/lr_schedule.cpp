@@ -38,6 +38,7 @@ void check_options(const ScheduleOptions& options) {
 
 // The epoch whose factor the rate of a step uses.
 int64_t epoch_of_rate(const ScheduleOptions& options, int64_t epoch) {
+  if (options.lr_of_epoch) return epoch;
   const int64_t last_warmup_epoch =
       std::max<int64_t>(last_warmup_step(options) / options.steps_per_epoch, 0);
   return epoch <= last_warmup_epoch ? epoch : epoch - 1;
@@ -57,10 +58,14 @@ double lr_factor(const ScheduleOptions& options, int64_t epoch) {
 
 int64_t last_warmup_step(const ScheduleOptions& options) {
   check_options(options);
-  if (options.hyp.warmup_epochs <= 0) return -1;
-  const double steps = round_half_even(
-      options.hyp.warmup_epochs * static_cast<double>(options.steps_per_epoch));
-  return std::max<int64_t>(static_cast<int64_t>(steps), 100);
+  const double most = options.short_warmup
+                          ? static_cast<double>(options.epochs - 1)
+                          : options.hyp.warmup_epochs;
+  const double epochs = std::min(options.hyp.warmup_epochs, most);
+  if (epochs <= 0) return -1;
+  const auto steps = static_cast<int64_t>(
+      round_half_even(epochs * static_cast<double>(options.steps_per_epoch)));
+  return options.short_warmup ? steps : std::max<int64_t>(steps, 100);
 }
 
 StepSettings settings_at(const ScheduleOptions& options, int64_t step,

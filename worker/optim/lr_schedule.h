@@ -17,6 +17,9 @@
 //
 // warmup_epochs = 0 means no warm-up at all. In YOLOv5 the minimum of 100 steps
 // would still apply; this is the one deviation from it.
+//
+// The ultralytics package differs: short_warmup, nw = round(min(warmup_epochs,
+// E - 1) * steps_per_epoch); lr_of_epoch, e is always the step's epoch.
 #pragma once
 
 #include <array>
@@ -43,6 +46,8 @@ struct ScheduleOptions {
   int64_t nominal_batch_size = 64;
   // True for SGD, whose momentum is warmed up; false for Adam's beta1.
   bool warms_momentum = true;
+  bool short_warmup = false;  // RunConfig's keys of these names
+  bool lr_of_epoch = false;
 };
 
 struct StepSettings {
@@ -67,7 +72,8 @@ double weight_decay(const ScheduleOptions& options);
 
 // Returns true if the optimizer updates at the end of `step`.
 // `last_optimizer_step` is -1 before the first optimizer step. At the start of
-// an epoch the caller zeroes the accumulated gradient, but does not reset
+// an epoch the caller zeroes the accumulated gradient, unless it is carried
+// into the next epoch (RunConfig::carry_accumulation), but does not reset
 // `last_optimizer_step`: a partial sum at the end of an epoch is dropped, as in
 // YOLOv5.
 bool is_optimizer_step(int64_t step, int64_t last_optimizer_step,

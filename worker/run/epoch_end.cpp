@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "configs/fault.h"
+#include "configs/layers/detect_branches.h"
 #include "parallel/base/text.h"
 #include "worker/validation/average_validation.h"
 #include "worker/validation/validation_figures.h"
@@ -21,9 +22,8 @@ void EpochEnd::record(const EpochWork& work, bool is_due, bool is_last) {
   EpochRecord record;
   record.epoch = epoch();
   record.step = committed;
-  record.box = counters.meter.means[0];
-  record.obj = counters.meter.means[1];
-  record.cls = counters.meter.means[2];
+  record.has_anchors = layers::has_anchors(run_.data.table);
+  record.losses = counters.meter.means;
   record.work = work;
   record.lr = optim::settings_at(run_.schedule, committed - 1, record.epoch).lr;
   record.is_skipped = !is_due;

@@ -34,24 +34,33 @@ Columns columns_of(const EpochRecord& record) {
     return record.validation ? std::optional(*record.validation.*figure)
                              : std::nullopt;
   };
-  return {{"train/box_loss", record.box},
-          {"train/obj_loss", record.obj},
-          {"train/cls_loss", record.cls},
-          {"metrics/precision", validated(&Result::precision)},
-          {"metrics/recall", validated(&Result::recall)},
-          {"metrics/mAP_0.5", validated(&Result::map50)},
-          {"metrics/mAP_0.5:0.95", validated(&Result::map)},
-          {"val/box_loss", validated(&Result::box)},
-          {"val/obj_loss", validated(&Result::obj)},
-          {"val/cls_loss", validated(&Result::cls)},
-          {"x/lr0", record.lr[0]},
-          {"x/lr1", record.lr[1]},
-          {"x/lr2", record.lr[2]}};
+  Columns columns;
+  const auto names = loss_term_names(record.has_anchors);
+  for (size_t i = 0; i < names.size(); ++i) {
+    columns.emplace_back(cat("train/", names[i], "_loss"), record.losses[i]);
+  }
+  columns.insert(columns.end(),
+                 {{"metrics/precision", validated(&Result::precision)},
+                  {"metrics/recall", validated(&Result::recall)},
+                  {"metrics/mAP_0.5", validated(&Result::map50)},
+                  {"metrics/mAP_0.5:0.95", validated(&Result::map)}});
+  for (size_t i = 0; i < names.size(); ++i) {
+    columns.emplace_back(cat("val/", names[i], "_loss"),
+                         record.validation
+                             ? std::optional(record.validation->losses[i])
+                             : std::nullopt);
+  }
+  for (size_t i = 0; i < record.lr.size(); ++i) {
+    columns.emplace_back(cat("x/lr", i), record.lr[i]);
+  }
+  return columns;
 }
 
-std::string header_line() {
+std::string header_line(bool has_anchors) {
   std::string line = "epoch";
-  for (const auto& [name, value] : columns_of({})) line += "," + name;
+  for (const auto& [name, value] : columns_of({.has_anchors = has_anchors})) {
+    line += "," + name;
+  }
   return line + "\n";
 }
 
@@ -59,7 +68,7 @@ double now() { return static_cast<double>(std::time(nullptr)); }
 
 // Removes the rows of epochs from `first_epoch` on. A file without such rows is
 // not rewritten, because the disk may be full.
-void cut_rows(const fs::path& csv, int64_t first_epoch) {
+void cut_rows(const fs::path& csv, int64_t first_epoch, bool has_anchors) {
   std::optional<std::string> read =
       text_of_file(csv, kLargestWhole, Links::kRefused);
   if (!read && errno != ENOENT) {
@@ -71,7 +80,7 @@ void cut_rows(const fs::path& csv, int64_t first_epoch) {
   }
   const std::string all = read.value_or("");
   std::istringstream rows(all);
-  std::string kept = header_line();
+  std::string kept = header_line(has_anchors);
   std::string line;
   std::getline(rows, line);
   while (std::getline(rows, line)) {
@@ -105,38 +114,37 @@ std::string describe(const EpochRecord& record, int64_t num_epochs) {
 }
 
 std::string describe_training(const EpochRecord& record, int64_t num_epochs) {
-  return epoch_text(record, num_epochs) + "  box " + fixed_text(record.box, 3) +
-         "  obj " + fixed_text(record.obj, 3) + "  cls " +
-         fixed_text(record.cls, 3);
+  return epoch_text(record, num_epochs) + "  " +
+         losses_text(named_losses(record.has_anchors, record.losses), "  ");
 }
 
 std::string training_event_json(const EpochRecord& record, int64_t num_epochs) {
-  Json json = {{"epoch", record.epoch},
-               {"num_epochs", num_epochs},
-               {"box", record.box},
-               {"obj", record.obj},
-               {"cls", record.cls},
-               {"steps", record.work.steps},
-               {"images", record.work.images},
-               {"seconds", record.work.seconds}};
+  Json json = {{"epoch", record.epoch}, {"num_epochs", num_epochs}};
+  for (const auto& [name, value] :
+       named_losses(record.has_anchors, record.losses)) {
+    json[name] = value;
+  }
+  json["steps"] = record.work.steps;
+  json["images"] = record.work.images;
+  json["seconds"] = record.work.seconds;
   if (record.is_skipped) json["skipped"] = true;
   return json.dump();
 }
 
 std::string to_event_json(const EpochRecord& record) {
   const validation::ValidationResult& v = *record.validation;
-  return Json{{"epoch", record.epoch},
-              {"precision", v.precision},
-              {"recall", v.recall},
-              {"map50", v.map50},
-              {"map", v.map},
-              {"val_box", v.box},
-              {"val_obj", v.obj},
-              {"val_cls", v.cls},
-              {"images", v.images},
-              {"seconds", v.seconds},
-              {"memory", ranks_json(record.validation_memory)}}
-      .dump();
+  Json json = {{"epoch", record.epoch},
+               {"precision", v.precision},
+               {"recall", v.recall},
+               {"map50", v.map50},
+               {"map", v.map}};
+  for (const auto& [name, value] : named_losses(record.has_anchors, v.losses)) {
+    json["val_" + name] = value;
+  }
+  json["images"] = v.images;
+  json["seconds"] = v.seconds;
+  json["memory"] = ranks_json(record.validation_memory);
+  return json.dump();
 }
 
 namespace {
@@ -225,11 +233,11 @@ fs::file_time_type last_shown(const fs::path& folder) {
 
 }  // namespace
 
-Results::Results(const fs::path& folder, int64_t first_epoch)
+Results::Results(const fs::path& folder, int64_t first_epoch, bool has_anchors)
     : folder_(folder),
       csv_(folder / run_files::kResults),
       tensorboard_(folder, now()) {
-  cut_rows(csv_.path(), first_epoch);
+  cut_rows(csv_.path(), first_epoch, has_anchors);
   const fs::file_time_type shown = last_shown(folder_);
   for (const fs::path& file : pictures_in(folder_)) {
     std::error_code error;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "parallel/base/atomic_file.h"
+#include "parallel/base/loss_terms.h"
 #include "worker/memory/memory_comparison.h"
 #include "worker/run/run_device.h"
 #include "worker/run/tensorboard.h"
@@ -28,8 +29,9 @@ struct EpochWork {
 
 struct EpochRecord {
   int64_t epoch = 0;
-  int64_t step = 0;                  // number of committed steps so far
-  double box = 0, obj = 0, cls = 0;  // means over the epoch
+  int64_t step = 0;         // number of committed steps so far
+  bool has_anchors = true;  // of the head: it names the losses
+  LossTerms losses = {};    // means over the epoch
   EpochWork work;
   bool is_skipped = false;  // neither validated nor saved (ValidationPace)
   std::array<double, 3> lr = {};  // learning rate of each parameter group
@@ -42,14 +44,17 @@ std::string describe(const EpochRecord& record, int64_t num_epochs);
 // The numbers of an epoch's event as JSON, for the progress display.
 std::string to_event_json(const EpochRecord& record);
 
-// The training losses as a line: "epoch 3/60  box 0.081  obj 0.033  cls 0.021".
+// The training losses as a line: "epoch 3/60  box 0.081  obj 0.033  cls 0.021",
+// by the names of the head's terms.
 std::string describe_training(const EpochRecord& record, int64_t num_epochs);
 std::string training_event_json(const EpochRecord& record, int64_t num_epochs);
 
 class Results {
  public:
-  // Keeps the rows of epochs below `first_epoch`, removes the others.
-  Results(const std::filesystem::path& folder, int64_t first_epoch);
+  // Keeps the rows of epochs below `first_epoch`, removes the others. The head
+  // names the columns of the losses.
+  Results(const std::filesystem::path& folder, int64_t first_epoch,
+          bool has_anchors);
 
   // Throws Error (exit 5) if results.csv cannot be written now; its rows are
   // kept and written later.

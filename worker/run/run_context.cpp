@@ -47,7 +47,9 @@ RunContext::RunContext(const control::Assignment& newest,
           .steps_per_epoch = steps_in_epoch,
           .global_batch_size = config.global_batch_size,
           .cos_lr = config.cos_lr,
-          .warms_momentum = config.optimizer == configs::OptimizerKind::kSgd} {
+          .warms_momentum = config.optimizer == configs::OptimizerKind::kSgd,
+          .short_warmup = config.short_warmup,
+          .lr_of_epoch = config.lr_of_epoch} {
   if (!device.is_cpu()) memory.workspaces = &convolution_workspaces();
 }
 

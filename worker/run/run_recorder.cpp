@@ -10,6 +10,7 @@
 #include <system_error>
 #include <thread>
 
+#include "configs/layers/detect_branches.h"
 #include "configs/layers/model_record.h"
 #include "configs/layers/model_table.h"
 #include "parallel/base/check.h"
@@ -122,23 +123,24 @@ std::string to_json_line(const StepRecord& record) {
     if (!record.order_name.empty()) samples["order"] = record.order_name;
   }
   // Doubles get as many digits as are needed to read the same bits again.
-  nlohmann::ordered_json line = {
-      {"step", record.step},
-      {"epoch", record.epoch},
-      {"generation", record.generation},
-      {"attempt", record.attempt},
-      {"optimizer_step", result.optimizer_stepped},
-      {"loss", result.loss},
-      {"box", result.terms[0]},
-      {"obj", result.terms[1]},
-      {"cls", result.terms[2]},
-      {"grad_norm", result.gradient_norm},
-      {"lr", result.settings.lr},
-      {"samples", std::move(samples)},
-      {"epoch_samples", record.epoch_samples},
-      {"images_per_second", record.images_per_second},
-      {"seconds", record.seconds},
-      {"memory", memory}};
+  nlohmann::ordered_json line = {{"step", record.step},
+                                 {"epoch", record.epoch},
+                                 {"generation", record.generation},
+                                 {"attempt", record.attempt},
+                                 {"optimizer_step", result.optimizer_stepped},
+                                 {"loss", result.loss}};
+  for (const auto& [name, value] :
+       named_losses(record.has_anchors, result.terms)) {
+    line[name] = value;
+  }
+  line.update(
+      nlohmann::ordered_json{{"grad_norm", result.gradient_norm},
+                             {"lr", result.settings.lr},
+                             {"samples", std::move(samples)},
+                             {"epoch_samples", record.epoch_samples},
+                             {"images_per_second", record.images_per_second},
+                             {"seconds", record.seconds},
+                             {"memory", memory}});
   if (!has_all) line["ranks"] = ranks;
   if (record.image_height > 0) {
     line["image_size"] = {record.image_height, record.image_width};
@@ -395,7 +397,8 @@ void RunRecorder::begin_files(int64_t first_step,
                                         first_step, newest_line);
   write_or_say(run_files::kResults, /*is_end=*/!may_wait, [&] {
     results_ = std::make_unique<Results>(directory_.root(),
-                                         state_.counters.recorded_epochs);
+                                         state_.counters.recorded_epochs,
+                                         layers::has_anchors(run_.data.table));
   });
 }
 
@@ -508,7 +511,9 @@ void RunRecorder::record_epoch(const EpochRecord& record, bool is_best,
   // generation records the epoch again.
   write_or_say(run_files::kResults, is_end, [&] {
     if (!results_) {
-      results_ = std::make_unique<Results>(directory_.root(), record.epoch);
+      results_ =
+          std::make_unique<Results>(directory_.root(), record.epoch,
+                                    layers::has_anchors(run_.data.table));
     }
     results_->write(record);
   });

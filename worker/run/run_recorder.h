@@ -58,6 +58,7 @@ struct StepRecord {
   bool lists_samples = true;  // false: the line has only the positions
   int64_t epoch_samples = 0;  // so that the file alone can be audited
   step::StepResult result;
+  bool has_anchors = true;  // of the head: it names the losses
   // Input size in pixels if it differs between steps, otherwise 0.
   int64_t image_height = 0, image_width = 0;
 };

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 
+#include "configs/layers/detect_branches.h"
 #include "parallel/base/median.h"
 
 namespace headroom::run {
@@ -31,6 +32,7 @@ RunReports::RunReports(const RunContext& run, step::TrainingState& state,
   progress_.num_steps = run.num_steps;
   progress_.num_epochs = run.config.epochs;
   progress_.steps_per_epoch = run.steps_in_epoch;
+  progress_.losses = named_losses(layers::has_anchors(run.data.table), {});
   progress_.image_height =
       layers::rounded_image_size(run.config.image_height, stride);
   progress_.image_width =
@@ -59,9 +61,8 @@ void RunReports::commit(const StepRecord& newest) {
   progress_.step = committed();
   progress_.epoch = newest.epoch;
   progress_.step_in_epoch = newest.step % run_.steps_in_epoch + 1;
-  progress_.box = meter.means[0];
-  progress_.obj = meter.means[1];
-  progress_.cls = meter.means[2];
+  progress_.losses =
+      named_losses(layers::has_anchors(run_.data.table), meter.means);
   note(speeds_, newest.images_per_second);
   progress_.images_per_second = median(speeds_);
   progress_.measured_peak_bytes = newest.result.measured_peak_bytes[rank];

@@ -8,6 +8,7 @@
 #include "configs/data_config.h"
 #include "configs/flags.h"
 #include "configs/layers/model_table.h"
+#include "configs/recipe.h"
 #include "configs/replaced_files.h"
 #include "configs/run_config.h"
 #include "configs/yaml/strict_yaml.h"
@@ -106,6 +107,19 @@ void count_labels(configs::RunConfig& config) {
   predict::LabelStatistics statistics = predict::label_statistics(counts.boxes);
   statistics.outlines = counts.polygons;
   config.label_counts = predict::to_text(statistics);
+}
+
+void settle_optimizer(configs::RunConfig& config) {
+  if (config.optimizer != configs::OptimizerKind::kAuto) return;
+  if (config.label_counts.empty() && !config.synthetic_input) {
+    count_labels(config);
+  }
+  const int64_t images =
+      config.synthetic_input
+          ? configs::kSyntheticStepsPerEpoch * config.global_batch_size
+          : predict::parse_label_statistics(config.label_counts)->num_images();
+  log::info(configs::settle_optimizer(config, images,
+                                      configs::num_classes_of(config)));
 }
 
 // A process without a coordinator uses the card that run.yaml names, or the
@@ -342,6 +356,7 @@ StandaloneRun read_standalone(const configs::StandaloneRequest& request) {
   if (!request.resume) settle_value_range(config);
   configs::begin_hours(config, std::chrono::system_clock::now());
   settle_device(config);
+  if (config.command == "train") settle_optimizer(config);
   StandaloneRun run;
   run.threads = static_cast<int>(config.threads);
   control::Assignment& assignment = run.assignment;

@@ -136,6 +136,8 @@ std::unique_ptr<step::TrainingState> fresh_state(const RunContext& run,
   options.map_type = step::map_type_of(config.precision);
   options.seed = config.seed;
   options.freeze = config.freeze;
+  HEADROOM_CHECK(config.optimizer != configs::OptimizerKind::kAuto,
+                 "the optimizer auto was not replaced");
   options.optimizer = config.optimizer;
   options.zero_stage = assignment.plan.zero_stage;
   options.device = run.device;

@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "configs/layers/detect_branches.h"
 #include "configs/loader_memory.h"
 #include "configs/yaml/scalar.h"
 #include "parallel/base/check.h"
@@ -232,6 +233,9 @@ void TrainingRun::Implementation::make_trainer() {
   trainer = std::make_unique<step::Trainer>(
       step::Trainer::Options{
           .gains = gains,
+          .place_gains = {.box = context.config.hyp.anchor_free_box,
+                          .cls = context.config.hyp.anchor_free_cls,
+                          .dfl = context.config.hyp.dfl},
           .schedule = context.schedule,
           .plan = context.assignment.plan,
           .skip_non_finite = context.config.skip_non_finite,
@@ -262,7 +266,7 @@ RunOutcome TrainingRun::Implementation::train() {
   for (;;) {
     if (is_between_epochs()) {
       if (buddies) buddies->settle();  // the state may be copied until here
-      state->start_epoch();
+      state->start_epoch(context.config.carry_accumulation);
     }
     if (!epoch_is_open) source->begin_epoch();
     epoch_is_open = true;
@@ -595,6 +599,7 @@ void TrainingRun::Implementation::note_step(const loader::Batch& batch,
       .lists_samples = context.config.global_batch_size <= kMostListedSamples,
       .epoch_samples = context.images_in_epoch,
       .result = result,
+      .has_anchors = layers::has_anchors(context.data.table),
       .image_height = context.config.multi_scale ? batch.image_height : 0,
       .image_width = context.config.multi_scale ? batch.image_width : 0};
   recorder->record_step(newest);

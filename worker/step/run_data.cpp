@@ -386,6 +386,8 @@ loader::LoaderOptions loader_options(const configs::RunConfig& config,
 loader::PackTargets target_packing(
     const model::LayerGraph& model,
     const std::optional<predict::LabelBound>& bound) {
+  // Without anchors the step packs the labels.
+  if (!model.has_anchors()) return {};
   std::vector<loss::HeadGrid> grids;
   for (const model::LayerGraph::Level& level : model.levels()) {
     grids.push_back({level.stride, static_cast<int64_t>(level.anchors.size())});

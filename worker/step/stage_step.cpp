@@ -9,6 +9,7 @@
 #include "parallel/base/check.h"
 #include "parallel/base/memory_category.h"
 #include "worker/loss/device_loss.h"
+#include "worker/loss/device_place_loss.h"
 #include "worker/step/apply_plan.h"
 #include "worker/step/stage_forward.h"
 
@@ -156,6 +157,7 @@ int64_t StageStep::match_capacity(const Part& part) const {
   if (graphs_ == nullptr) return 0;
   const predict::BoxBound boxes =
       predict::most_boxes(options_.labels, part.micro_batches.front().size());
+  if (!state_.model().has_anchors()) return boxes.boxes;  // labels
   return predict::most_matches(
       boxes.boxes,
       static_cast<int64_t>(state_.model().levels().front().anchors.size()));
@@ -176,6 +178,15 @@ loss::PackedTargets StageStep::packed_targets_of(
     const Part& part, int64_t micro_batch,
     const std::vector<loss::HeadSize>& heads) const {
   const loader::Batch& batch = *part.batch;
+  if (!state_.model().has_anchors()) {
+    const plan::SampleRange& samples = part.samples(micro_batch);
+    const at::ScalarType maps =
+        c10::typeMetaToScalarType(state_.map_options().dtype());
+    return loss::pack_labels(
+        loader::labels_of(batch, samples), options_.gains.num_classes,
+        samples.size(), batch.image_height, batch.image_width,
+        maps == at::kDouble ? maps : at::kFloat, match_capacity(part));
+  }
   if (!part.is_cut() && !batch.packed_targets.empty() &&
       !context_.images_are_split()) {
     return batch.packed_targets[static_cast<size_t>(micro_batch)];
@@ -186,6 +197,10 @@ loss::PackedTargets StageStep::packed_targets_of(
 
 at::Tensor StageStep::scales_of(
     const Part& part, const std::vector<loss::HeadSize>& heads) const {
+  if (!state_.model().has_anchors()) {
+    return loss::place_scales(static_cast<double>(part.counts.images),
+                              part.loss_scale);
+  }
   return loss::detection_scales(heads, counts_of(part, heads), options_.gains,
                                 part.loss_scale);
 }
@@ -193,6 +208,13 @@ at::Tensor StageStep::scales_of(
 at::Tensor StageStep::loss_on_device(const std::vector<at::Tensor>& heads,
                                      const loss::PackedTargets& targets,
                                      const at::Tensor& scales) {
+  if (!state_.model().has_anchors()) {
+    const loss::PlaceLoss loss = loss::device_place_loss(
+        *state_.device().kernels(), place_maps_of(heads), targets, scales,
+        place_rule(), gather_rows());
+    items_.add_(loss.items);
+    return loss.total;
+  }
   const loss::DetectionLoss loss =
       loss::detection_loss(heads, targets, scales, options_.gains);
   losses_.add_(loss.items);
@@ -202,9 +224,11 @@ at::Tensor StageStep::loss_on_device(const std::vector<at::Tensor>& heads,
 at::Tensor StageStep::loss_of(int64_t micro_batch,
                               const std::vector<at::Tensor>& heads,
                               const std::vector<at::Tensor>& teacher) {
-  if (!state_.model().has_anchors()) return place_loss_of(micro_batch, heads);
+  const bool has_anchors = state_.model().has_anchors();
   std::vector<loss::HeadSize> sizes;
-  for (const at::Tensor& head : heads) sizes.push_back(loss::size_of(head));
+  for (const at::Tensor& head : heads) {
+    if (has_anchors) sizes.push_back(loss::size_of(head));
+  }
   if (!state_.device().is_cpu()) {
     HEADROOM_CHECK(teacher.empty(), "a teacher's heads are on the CPU");
     const MemoryCategoryScope scope(MemoryCategory::kLoss);
@@ -213,6 +237,7 @@ at::Tensor StageStep::loss_of(int64_t micro_batch,
     return loss_on_device(heads, targets,
                           state_.device().upload(scales_of(part_, sizes)));
   }
+  if (!has_anchors) return place_loss_of(micro_batch, heads);
   const loss::DetectionLoss loss =
       loss::detection_loss(heads, targets_of(part_, micro_batch, sizes),
                            counts_of(part_, sizes), options_.gains, teacher);
@@ -221,8 +246,8 @@ at::Tensor StageStep::loss_of(int64_t micro_batch,
 }
 
 // The heads are all levels' distances, then all levels' classes.
-at::Tensor StageStep::place_loss_of(int64_t micro_batch,
-                                    const std::vector<at::Tensor>& heads) {
+std::vector<loss::PlaceMaps> StageStep::place_maps_of(
+    const std::vector<at::Tensor>& heads) const {
   const std::vector<model::LayerGraph::Level>& levels = state_.model().levels();
   std::vector<loss::PlaceMaps> maps;
   for (size_t level = 0; level < levels.size(); ++level) {
@@ -233,28 +258,39 @@ at::Tensor StageStep::place_loss_of(int64_t micro_batch,
     maps.back().first_row = window.first_row;
     maps.back().height = window.global_rows;
   }
-  loss::GatherParts gather;
-  if (context_.images_are_split()) {
-    gather = [this](const at::Tensor& own) {
-      const int64_t ranks = mesh_.spatial->size();
-      const at::Tensor all = at::empty({ranks * own.numel()}, own.options());
-      mesh_.spatial->all_gather(all, own.view({-1}));
-      std::vector<at::Tensor> parts;
-      for (int64_t rank = 0; rank < ranks; ++rank) {
-        parts.push_back(
-            all.narrow(0, rank * own.numel(), own.numel()).view(own.sizes()));
-      }
-      return parts;
-    };
-  }
+  return maps;
+}
+
+loss::GatherParts StageStep::gather_rows() const {
+  if (!context_.images_are_split()) return {};
+  return [this](const at::Tensor& own) {
+    const int64_t ranks = mesh_.spatial->size();
+    const at::Tensor all = at::empty({ranks * own.numel()}, own.options());
+    mesh_.spatial->all_gather(all, own.view({-1}));
+    std::vector<at::Tensor> parts;
+    for (int64_t rank = 0; rank < ranks; ++rank) {
+      parts.push_back(
+          all.narrow(0, rank * own.numel(), own.numel()).view(own.sizes()));
+    }
+    return parts;
+  };
+}
+
+loss::PlaceLossRule StageStep::place_rule() const {
   loss::PlaceLossRule rule;
   rule.gains = options_.place_gains;
   rule.num_classes = options_.gains.num_classes;
   rule.images = static_cast<double>(part_.counts.images);
   rule.factor = part_.loss_scale;
+  return rule;
+}
+
+at::Tensor StageStep::place_loss_of(int64_t micro_batch,
+                                    const std::vector<at::Tensor>& heads) {
   const loss::PlaceLoss loss = loss::place_loss(
-      maps, loader::labels_of(*part_.batch, part_.samples(micro_batch)), rule,
-      gather);
+      place_maps_of(heads),
+      loader::labels_of(*part_.batch, part_.samples(micro_batch)), place_rule(),
+      gather_rows());
   items_.add_(loss.items);
   return loss.total;
 }

@@ -131,6 +131,11 @@ class StageStep final : public pipeline::StageWork {
   int64_t match_capacity(const Part& part) const;
   at::Tensor loss_of(int64_t micro_batch, const std::vector<at::Tensor>& heads,
                      const std::vector<at::Tensor>& teacher);
+  std::vector<loss::PlaceMaps> place_maps_of(
+      const std::vector<at::Tensor>& heads) const;
+  // Null if this rank has whole images.
+  loss::GatherParts gather_rows() const;
+  loss::PlaceLossRule place_rule() const;
   at::Tensor place_loss_of(int64_t micro_batch,
                            const std::vector<at::Tensor>& heads);
   at::Tensor loss_on_device(const std::vector<at::Tensor>& heads,

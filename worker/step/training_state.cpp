@@ -320,9 +320,9 @@ void TrainingState::unscale_gradients(double scale) {
   for (auto& piece : pieces_) piece.buffers.gradients.mul_(1 / scale);
 }
 
-void TrainingState::start_epoch() {
+void TrainingState::start_epoch(bool carries_accumulation) {
   before_change();
-  accumulated_.zero_();
+  if (!carries_accumulation) accumulated_.zero_();
   counters.meter = {};
 }
 

@@ -184,8 +184,9 @@ class TrainingState {
   void before_change() const {
     if (before_change_) before_change_();
   }
-  // Clears the accumulated gradient and the epoch's means.
-  void start_epoch();
+  // Clears the epoch's means, and the accumulated gradient unless it is carried
+  // into the epoch.
+  void start_epoch(bool carries_accumulation = false);
   // Adds the step's reduced gradient and updates the running statistics. In
   // steps in which the schedule runs the optimizer, also clips the gradient,
   // steps the optimizer and updates the EMA. Returns whether the optimizer

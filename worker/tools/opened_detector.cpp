@@ -48,6 +48,8 @@ detect::DetectorOptions detector_options(const DetectRequest& request,
                                          const model::LayerGraph& model) {
   detect::DetectorOptions options;
   options.nms = request.nms;
+  options.nms.iou_threshold = metrics::iou_threshold_of(
+      request.nms.iou_threshold, model.has_anchors(), 0.45);
   options.nms.classes = read_classes(request.classes, model.num_classes());
   const PixelSize input =
       network_size(request.image_size, request.weights, true);

@@ -72,12 +72,13 @@ BatchFindings examine(detect::Detector& detector,
 }
 
 detect::DetectorOptions detector_options(const TiledValidation& request,
-                                         const ValidationOptions& options) {
+                                         const ValidationOptions& options,
+                                         bool has_anchors) {
   detect::DetectorOptions detector;
   detector.height = request.image_height;
   detector.width = request.image_width;
   detector.nms.confidence_threshold = options.confidence_threshold;
-  detector.nms.iou_threshold = options.nms_iou_threshold;
+  detector.nms.iou_threshold = nms_iou_threshold(options, has_anchors);
   detector.nms.max_detections = options.max_detections;
   detector.tiles = request.tiles;
   return detector;
@@ -93,7 +94,8 @@ ValidationResult validate_in_tiles(model::LayerGraph& model,
   const codecs::ImageLimits& limits = request.limits;
   check_memory(dataset, limits, request.host_memory_limit_bytes);
   const auto start = std::chrono::steady_clock::now();
-  detect::Detector detector(model, detector_options(request, options));
+  detect::Detector detector(
+      model, detector_options(request, options, model.has_anchors()));
   RankFindings mine(options.class_names.size());
   int64_t num_images = 0;
   for (int64_t i = world.rank(); i < dataset.size(); i += world.size()) {

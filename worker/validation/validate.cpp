@@ -13,7 +13,7 @@
 #include "parallel/base/units.h"
 #include "parallel/machine/core_turn.h"
 #include "worker/data/loader/loader.h"
-#include "worker/metrics/nms.h"
+#include "worker/loss/place_loss.h"
 #include "worker/step/device_prefetcher.h"
 #include "worker/step/run_data.h"
 
@@ -75,6 +75,43 @@ metrics::SourceMapping letterbox_of(const loader::Batch::Geometry& geometry) {
           geometry.pad_y};
 }
 
+// The heads are all levels' distances, then all levels' classes.
+loss::PlaceLoss place_loss_of(const model::LayerGraph& model,
+                              const std::vector<at::Tensor>& heads,
+                              const loader::Batch& part) {
+  const std::vector<model::LayerGraph::Level>& levels = model.levels();
+  std::vector<loss::PlaceMaps> maps;
+  for (size_t level = 0; level < levels.size(); ++level) {
+    maps.push_back({heads[level].cpu(), heads[levels.size() + level].cpu(),
+                    levels[level].stride});
+  }
+  loss::PlaceLossRule rule;
+  rule.num_classes = model.num_classes();
+  return loss::place_loss(maps, part.labels, rule);
+}
+
+void add_losses(const model::LayerGraph& model,
+                const std::vector<at::Tensor>& heads, const loader::Batch& part,
+                const loss::GlobalCounts& counts, const loss::LossGains& gains,
+                BatchFindings& findings) {
+  at::Tensor items;
+  if (model.has_anchors()) {
+    items =
+        loss::detection_loss(heads, part.targets.at(0), counts, gains).items;
+  } else {
+    items = place_loss_of(model, heads, part).items;
+  }
+  const at::Tensor sums = items.to(at::kCPU);
+  const double* terms = sums.const_data_ptr<double>();
+  std::copy_n(terms, kNumLossTerms, findings.losses.begin());
+  if (!model.has_anchors()) findings.weights = terms[kNumLossTerms];
+}
+
+// After all parts of a batch. Does nothing for a head with anchors.
+void divide_by_weights(BatchFindings& findings) {
+  for (double& term : findings.losses) term /= std::max(findings.weights, 1.0);
+}
+
 BatchFindings examine(const model::LayerGraph& model,
                       std::vector<at::Tensor> heads, const loader::Batch& batch,
                       const loss::GlobalCounts& counts,
@@ -82,14 +119,7 @@ BatchFindings examine(const model::LayerGraph& model,
   BatchDetections detections = detect(model, std::move(heads), batch, options);
   const int64_t num_images = batch.images.size(0);
   BatchFindings findings;
-  const loss::DetectionLoss loss = loss::detection_loss(
-      detections.heads, batch.targets.at(0), counts, options.gains);
-  const at::Tensor sums = loss.items.to(at::kCPU);
-  const double* items = sums.const_data_ptr<double>();
-  findings.box = items[0];
-  findings.obj = items[1];
-  findings.cls = items[2];
-
+  add_losses(model, detections.heads, batch, counts, options.gains, findings);
   for (int64_t image = 0; image < num_images; ++image) {
     std::vector<metrics::LabelledBox> labels =
         labels_of_image(batch, image, letterbox_of(batch.geometry[image]));
@@ -142,6 +172,10 @@ ValidationOptions options_of(const configs::RunConfig& config,
   return options;
 }
 
+double nms_iou_threshold(const ValidationOptions& options, bool has_anchors) {
+  return metrics::iou_threshold_of(options.nms_iou_threshold, has_anchors, 0.6);
+}
+
 BatchDetections detect(const model::LayerGraph& model,
                        std::vector<at::Tensor> heads,
                        const loader::Batch& batch,
@@ -150,7 +184,7 @@ BatchDetections detect(const model::LayerGraph& model,
   result.heads = std::move(heads);
   metrics::NmsOptions nms;
   nms.confidence_threshold = options.confidence_threshold;
-  nms.iou_threshold = options.nms_iou_threshold;
+  nms.iou_threshold = nms_iou_threshold(options, model.has_anchors());
   nms.max_detections = options.max_detections;
   result.images =
       metrics::non_maximum_suppression(model.decode(result.heads), nms);
@@ -190,6 +224,7 @@ ValidationResult validate(step::StageForward& network,
         findings.add(examine_part(network, part, counts, options));
         ++passes;
       }
+      divide_by_weights(findings);
       findings.faults = batch.faults;
       num_images += batch.images.size(0);
       if (options.images_done) options.images_done(num_images);
@@ -216,6 +251,7 @@ ValidationResult validate_heads(const model::LayerGraph& model,
     for (const loader::Batch& part : parts_of(batch)) {
       findings.add(examine(model, heads_of(part), part, counts, options));
     }
+    divide_by_weights(findings);
     findings.faults = batch.faults;
     all.add(std::move(findings));
   }

@@ -26,6 +26,7 @@
 #include "worker/loss/detection_loss.h"
 #include "worker/memory/memory_ladder.h"
 #include "worker/metrics/detection.h"
+#include "worker/metrics/nms.h"
 #include "worker/model/layer_graph.h"
 #include "worker/step/stage_forward.h"
 #include "worker/validation/validation_figures.h"
@@ -37,7 +38,7 @@ struct ValidationOptions {
   // A higher threshold is faster, but lowers mAP, which also counts detections
   // of low confidence.
   double confidence_threshold = 0.001;
-  double nms_iou_threshold = 0.6;
+  double nms_iou_threshold = metrics::kIouOfHead;
   int64_t max_detections = 300;
   loss::LossGains gains;
   std::vector<std::string> class_names;
@@ -74,6 +75,9 @@ loss::LossGains loss_gains(const configs::RunConfig& config,
 ValidationOptions options_of(const configs::RunConfig& config,
                              const loss::LossGains& gains,
                              const std::vector<std::string>& class_names);
+
+// The IoU threshold of a validation whose network has such a head.
+double nms_iou_threshold(const ValidationOptions& options, bool has_anchors);
 
 // The detections of a batch's images: boxes in pixels of the source images, in
 // descending confidence.

@@ -26,9 +26,7 @@ template <typename Archive, typename Batches>
 void exchange_batches(Archive& archive, Batches& batches) {
   archive.size(batches);
   for (auto& batch : batches) {
-    for (auto* count : {&batch.box, &batch.obj, &batch.cls}) {
-      archive.value(*count);
-    }
+    for (auto& term : batch.losses) archive.value(term);
     archive.value(batch.images);
     exchange_all(archive, batch.confusions);
     archive.size(batch.found);
@@ -47,10 +45,10 @@ template <typename Archive, typename Result>
 void exchange_figures(Archive& archive, Result& result) {
   for (auto* count : {&result.images, &result.labels}) archive.value(*count);
   for (auto* figure : {&result.precision, &result.recall, &result.map50,
-                       &result.map, &result.coco_map50, &result.coco_map,
-                       &result.box, &result.obj, &result.cls}) {
+                       &result.map, &result.coco_map50, &result.coco_map}) {
     archive.value(*figure);
   }
+  for (auto& term : result.losses) archive.value(term);
   archive.size(result.classes);
   for (auto& one : result.classes) {
     for (auto* count : {&one.class_index, &one.labels}) archive.value(*count);
@@ -124,9 +122,9 @@ void add_batches(std::vector<std::vector<BatchFindings>> ranks,
   }
   const auto batches = static_cast<double>(num_batches);
   result.images = all.images;
-  result.box = all.box / batches;
-  result.obj = all.obj / batches;
-  result.cls = all.cls / batches;
+  for (size_t term = 0; term < kNumLossTerms; ++term) {
+    result.losses[term] = all.losses[term] / batches;
+  }
   result.faults = std::move(all.faults);
   result.confusions = std::move(all.confusions);
   result.found = std::move(all.found);
@@ -202,9 +200,10 @@ ValidationResult receive(collectives::Communicator& ranks, RankFindings mine,
 
 void BatchFindings::add(const BatchFindings& other) {
   images += other.images;
-  box += other.box;
-  obj += other.obj;
-  cls += other.cls;
+  for (size_t term = 0; term < kNumLossTerms; ++term) {
+    losses[term] += other.losses[term];
+  }
+  weights += other.weights;
   labels_per_class.resize(
       std::max(labels_per_class.size(), other.labels_per_class.size()));
   for (size_t c = 0; c < other.labels_per_class.size(); ++c) {

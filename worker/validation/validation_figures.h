@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "parallel/base/loss_terms.h"
 #include "parallel/collectives/communicator.h"
 #include "worker/metrics/average_precision.h"
 #include "worker/metrics/confusion_matrix.h"
@@ -31,7 +32,10 @@ struct ImageFindings {
 // The contribution of one batch to the metrics.
 struct BatchFindings {
   int64_t images = 0;
-  double box = 0, obj = 0, cls = 0;  // loss terms of the batch
+  // The loss terms of the batch. While parts of a batch are added: without
+  // anchors, not yet divided by the batch's sum of weights.
+  LossTerms losses = {};
+  double weights = 0;  // that sum; 0 for a head with anchors
   std::vector<int64_t> labels_per_class;
   std::vector<FoundRecord> records;
   std::vector<metrics::ConfusionCount> confusions;
@@ -67,7 +71,7 @@ struct ValidationResult {
   // pycocotools' definition: at most 100 detections per image and class.
   double coco_map50 = 0, coco_map = 0;
   // The loss terms with their gains, as means over batches.
-  double box = 0, obj = 0, cls = 0;
+  LossTerms losses = {};
   std::vector<ClassResult> classes;  // classes with labels
   double seconds = 0;
   // Only rank 0 has the rest.

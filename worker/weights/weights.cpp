@@ -4,9 +4,12 @@
 #include <c10/util/StringUtil.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <cstring>
 #include <set>
 #include <utility>
 
+#include "configs/layers/detect_branches.h"
 #include "parallel/base/check.h"
 #include "parallel/base/head_fields.h"
 #include "parallel/base/text.h"
@@ -52,10 +55,21 @@ void check_strict(const std::filesystem::path& path, const Safetensors& file,
       refuse(path, file, "the model has no tensor " + name);
 }
 
-// The classes of the file's head and of the model's head. Each class has its
-// own rows in a head.
+// The number of the table's layer that has this tensor.
+int64_t table_layer_of(const std::string& name) {
+  return std::strtoll(name.c_str() + std::strlen("model."), nullptr, 10);
+}
+
+// A tensor of the convolution that ends in the classes of the finest level.
+std::string class_tensor(bool has_anchors, int64_t head, const char* which) {
+  return cat("model.", head, has_anchors ? ".m.0." : ".cv3.0.2.", which);
+}
+
+// The classes of the file's head and of the model's head. The last convolution
+// of a level has for each anchor `fields` rows and then a row for each class. A
+// head without anchors counts as one anchor without fields.
 struct HeadClasses {
-  int64_t anchors = 0;          // number of anchors of a level
+  int64_t anchors = 0, fields = 0;
   int64_t there = 0, here = 0;  // number of classes in the file, in the model
   // For each class of the model, its number in the file, or -1. If empty, the
   // head is loaded completely or not at all.
@@ -83,18 +97,22 @@ std::vector<int64_t> origins_of(const std::vector<std::string>& there,
   return is_any_shared ? origins : std::vector<int64_t>();
 }
 
-// nullopt if the file has no head over the same maps and numbers of anchors.
+// `head`: the number of the head's layer in the table. Returns nullopt if the
+// file has no head over the same maps and numbers of anchors.
 std::optional<HeadClasses> compare_heads(const Safetensors& file,
                                          const LoadOptions& options,
-                                         const model::LayerGraph& graph) {
+                                         const model::LayerGraph& graph,
+                                         int64_t head) {
+  const bool has_anchors = graph.has_anchors();
   HeadClasses classes;
-  classes.anchors = std::ssize(graph.levels().front().anchors);
+  classes.anchors =
+      has_anchors ? std::ssize(graph.levels().front().anchors) : 1;
+  classes.fields = has_anchors ? kFirstClass : 0;
   classes.here = graph.num_classes();
-  const auto bias =
-      file.tensors.find(cat("model.", graph.num_layers() - 1, ".m.0.bias"));
+  const auto bias = file.tensors.find(class_tensor(has_anchors, head, "bias"));
   if (bias == file.tensors.end()) return std::nullopt;
   const int64_t outputs = bias->second.numel();
-  classes.there = outputs / classes.anchors - kFirstClass;
+  classes.there = outputs / classes.anchors - classes.fields;
   if (outputs % classes.anchors != 0 || classes.there < 1) return std::nullopt;
   const std::vector<std::string> names = class_names_of(file.metadata);
   if (std::ssize(names) == classes.there &&
@@ -104,6 +122,24 @@ std::optional<HeadClasses> compare_heads(const Safetensors& file,
   return classes;
 }
 
+// Whether a parameter of the head has rows of classes.
+bool has_classes(const std::string& name, bool has_anchors) {
+  return has_anchors ||
+         (name.find(".cv3.") != std::string::npos &&
+          (name.ends_with(".2.weight") || name.ends_with(".2.bias")));
+}
+
+// Whether the branch of the classes has the same width in the file and in the
+// model. The width of a branch without anchors depends on the number of
+// classes, and rows of classes are of use only with their branch.
+bool has_width(const model::NamedTensors& state, const Safetensors& file,
+               const std::string& weight) {
+  const auto stored = file.tensors.find(weight);
+  const auto made = std::ranges::find(state, weight, &model::NamedTensor::name);
+  return stored != file.tensors.end() && made != state.end() &&
+         stored->second.sizes().slice(1) == made->tensor->sizes().slice(1);
+}
+
 // Copies rows from `stored` to `taken`, which are the same tensor of a head in
 // the file and in the model: the rows of boxes, objectness and the classes that
 // both have. Returns false if the tensors' shapes do not fit together.
@@ -111,21 +147,22 @@ bool take_by_name(const at::Tensor& stored, const HeadClasses& classes,
                   const at::Tensor& taken) {
   const auto is_of = [&classes](const at::Tensor& tensor, int64_t count) {
     return tensor.dim() > 0 &&
-           tensor.size(0) == classes.anchors * (kFirstClass + count);
+           tensor.size(0) == classes.anchors * (classes.fields + count);
   };
   if (!is_of(stored, classes.there) || !is_of(taken, classes.here) ||
       stored.sizes().slice(1) != taken.sizes().slice(1)) {
     return false;
   }
   const at::Tensor from =
-      stored.unflatten(0, {classes.anchors, kFirstClass + classes.there});
+      stored.unflatten(0, {classes.anchors, classes.fields + classes.there});
   const at::Tensor to =
-      taken.unflatten(0, {classes.anchors, kFirstClass + classes.here});
-  to.narrow(1, 0, kFirstClass).copy_(from.narrow(1, 0, kFirstClass));
+      taken.unflatten(0, {classes.anchors, classes.fields + classes.here});
+  to.narrow(1, 0, classes.fields).copy_(from.narrow(1, 0, classes.fields));
   for (int64_t i = 0; i < classes.here; ++i) {
     const int64_t origin = classes.origins[static_cast<size_t>(i)];
     if (origin < 0) continue;
-    to.select(1, kFirstClass + i).copy_(from.select(1, kFirstClass + origin));
+    to.select(1, classes.fields + i)
+        .copy_(from.select(1, classes.fields + origin));
   }
   return true;
 }
@@ -200,10 +237,16 @@ LoadReport load_weights(const std::filesystem::path& path,
   const at::NoGradGuard no_grad;
   LoadReport report;
   report.total = static_cast<int64_t>(state.size());
-  const int64_t head = graph.num_layers() - 1;
-  const std::optional<HeadClasses> classes =
-      options.mode == LoadMode::kTransfer ? compare_heads(file, options, graph)
-                                          : std::nullopt;
+  const bool has_anchors = graph.has_anchors();
+  const int64_t head = table_layer_of(state.back().name);
+  std::optional<HeadClasses> classes;
+  if (options.mode == LoadMode::kTransfer) {
+    classes = compare_heads(file, options, graph, head);
+  }
+  if (classes && !has_anchors &&
+      !has_width(state, file, class_tensor(has_anchors, head, "weight"))) {
+    classes->origins.clear();
+  }
   bool is_by_name = false;
   std::map<int64_t, std::vector<std::string>> differences;  // keyed by layer
   for (const model::NamedTensor& entry : state) {
@@ -215,15 +258,16 @@ LoadReport load_weights(const std::filesystem::path& path,
                       entry.name.find("anchor") != std::string::npos;
     const bool has_kind =
         !kept && stored != nullptr && same_kind(*stored, *entry.tensor);
-    if (has_kind && entry.layer == head && entry.is_parameter() && classes &&
-        !classes->origins.empty() &&
+    const int64_t layer = table_layer_of(entry.name);
+    if (has_kind && layer == head && entry.is_parameter() && classes &&
+        !classes->origins.empty() && has_classes(entry.name, has_anchors) &&
         take_by_name(*stored, *classes, *entry.tensor)) {
       is_by_name = true;
     } else if (has_kind && stored->sizes() == entry.tensor->sizes()) {
       entry.tensor->copy_(*stored);
     } else {
       report.skipped.push_back(entry.name);
-      differences[entry.layer].push_back(difference(entry, stored));
+      differences[layer].push_back(difference(entry, stored));
       continue;
     }
     ++report.transferred;
@@ -233,8 +277,9 @@ LoadReport load_weights(const std::filesystem::path& path,
                              names_text(*classes, options.class_names));
   } else if (classes && classes->there != classes->here &&
              differences.contains(head)) {
-    std::erase_if(differences[head], [](const std::string& text) {
-      return text.find(".m.") != std::string::npos;
+    const char* const branch = has_anchors ? ".m." : ".cv3.";
+    std::erase_if(differences[head], [branch](const std::string& text) {
+      return text.find(branch) != std::string::npos;
     });
     differences[head].insert(differences[head].begin(),
                              cat(counted(classes->there, "class"), " -> ",
@@ -257,11 +302,13 @@ LoadReport load_weights(const std::filesystem::path& path,
 
 std::optional<int64_t> head_classes(const Safetensors& file,
                                     const layers::ModelTable& table) {
-  // The head's last convolution has anchors x (5 + classes) outputs.
-  const auto bias =
-      file.tensors.find(cat("model.", table.layers.size() - 1, ".m.0.bias"));
-  if (bias == file.tensors.end() || table.anchors.empty()) return std::nullopt;
+  const bool has_anchors = layers::has_anchors(table);
+  const auto bias = file.tensors.find(
+      class_tensor(has_anchors, std::ssize(table.layers) - 1, "bias"));
+  if (bias == file.tensors.end()) return std::nullopt;
   const int64_t outputs = bias->second.numel();
+  if (!has_anchors) return outputs > 0 ? std::optional(outputs) : std::nullopt;
+  // The head's last convolution has anchors x (5 + classes) outputs.
   const auto anchors = static_cast<int64_t>(table.anchors.front().size());
   if (anchors == 0 || outputs % anchors != 0 || outputs / anchors < 6) {
     return std::nullopt;

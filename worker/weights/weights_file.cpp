@@ -14,6 +14,7 @@
 #include "parallel/base/file_kind.h"
 #include "parallel/base/text.h"
 #include "worker/pytorch_file/pytorch_file.h"
+#include "worker/weights/recognised_network.h"
 
 namespace headroom::weights {
 namespace {
@@ -63,8 +64,22 @@ std::map<std::string, std::string> metadata_of(
     const pytorch_file::PytorchFile& file) {
   std::map<std::string, std::string> metadata = {
       {"format", "pytorch"}, {"epoch", std::to_string(file.epoch())}};
-  if (!file.model().empty()) metadata["model"] = file.model();
-  if (!file.network().empty()) metadata[layers::kNetwork] = file.network();
+  std::string model = file.model(), network = file.network();
+  TensorShapes shapes;
+  for (const pytorch_file::PytorchFile::Tensor& tensor : file.tensors()) {
+    shapes[tensor.name] = tensor.sizes;
+  }
+  if (const auto known = recognise_network(shapes)) {
+    model.clear();
+    if (known->table) {
+      network.clear();
+      metadata.merge(layers::model_metadata(known->table->name, *known->table));
+    } else if (network.empty()) {
+      network = known->description;
+    }
+  }
+  if (!model.empty()) metadata["model"] = model;
+  if (!network.empty()) metadata[layers::kNetwork] = network;
   if (!file.class_names().empty()) {
     metadata["names"] =
         nlohmann::json(file.class_names())
@@ -126,6 +141,7 @@ void require_replaceable_weights(const std::filesystem::path& path,
 
 std::optional<layers::AnchorList> anchors_in_weights(
     const std::filesystem::path& path, const layers::ModelTable& table) {
+  if (table.anchors.empty()) return std::nullopt;
   const Safetensors file = read_weights_file(path);
   const auto found =
       file.tensors.find(cat("model.", table.layers.size() - 1, ".anchors"));

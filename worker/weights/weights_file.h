@@ -4,7 +4,8 @@
 // safetensors and checkpoints of torch.save (the .pt files of YOLOv5 and
 // ultralytics), which are read without executing code (worker/pytorch_file). A
 // checkpoint's model, class names and epoch are returned as metadata, under the
-// keys that Headroom's files use.
+// keys that Headroom's files use. The model of a head without anchors is
+// recognised by its tensors (recognised_network.h).
 //
 // Errors: Error with the file and its fault.
 #pragma once
@@ -38,7 +39,7 @@ void require_replaceable_weights(const std::filesystem::path& path,
 
 // The anchors, in pixels, with which a file of weights was trained. `table` is
 // the model of the file. Returns nullopt if the file has no anchors for its
-// numbers of levels and anchors.
+// numbers of levels and anchors, or if the model has none.
 std::optional<layers::AnchorList> anchors_in_weights(
     const std::filesystem::path& path, const layers::ModelTable& table);
 

@@ -100,6 +100,23 @@ int64_t gpus_counted_each(const PlanMachines& machines) {
   return machines.is_card() ? 1 : machines.instance->gpus;
 }
 
+// Throws Error if --gpu names a machine, or --cluster a card.
+void refuse_other_kind(const PlanMachines& machines, const std::string& name) {
+  const bool is_machine = std::ranges::any_of(
+      configs::instance_catalogue(),
+      [&](const configs::Instance& one) { return one.name == name; });
+  if (machines.is_card() && is_machine) {
+    throw Error("command line",
+                machines.flag + ": " + name + " is a machine, not a card",
+                "give --cluster " + name);
+  }
+  if (!machines.is_card() && !is_machine && configs::known_card(name)) {
+    throw Error("command line",
+                machines.flag + ": " + name + " is a card, not a machine",
+                "give --gpu that name");
+  }
+}
+
 }  // namespace
 
 std::string why_unusable(const configs::Instance& instance) {
@@ -152,6 +169,7 @@ std::optional<PlanMachines> machines_of(const CommandLine& line,
             ? 1
             : nodes_of(given.substr(colon + 1), machines.flag + " " + given,
                        machines.is_card() ? "cards" : "nodes");
+    refuse_other_kind(machines, name);
     if (machines.is_card()) {
       const auto variants = configs::cards_named(name);
       machines.instance = *variants.front();

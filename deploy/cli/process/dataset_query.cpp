@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "configs/range_wish.h"
+#include "configs/recipe.h"
 #include "configs/worker_start.h"
 #include "coordinator/run/run_ending.h"
 #include "deploy/cli/process/agent.h"
@@ -18,6 +19,7 @@
 #include "parallel/base/check.h"
 #include "parallel/base/log.h"
 #include "parallel/planner/model_layers.h"
+#include "parallel/predict/label_bound.h"
 
 namespace headroom::cli {
 namespace {
@@ -158,6 +160,28 @@ bool take_value_range(configs::RunConfig& config) {
   if (!wish || wish->is_measured()) return wish.has_value();
   config.value_range = to_text(wish->ranges);
   return false;
+}
+
+bool counts_for_optimizer(const configs::RunConfig& config) {
+  return config.command == "train" &&
+         config.optimizer == configs::OptimizerKind::kAuto &&
+         config.label_counts.empty() && !config.synthetic_input &&
+         !config.data.empty();
+}
+
+void take_optimizer(configs::RunConfig& config,
+                    std::vector<std::string>& notes) {
+  const auto statistics = predict::parse_label_statistics(config.label_counts);
+  const bool is_known = statistics && statistics->is_known();
+  if (config.optimizer != configs::OptimizerKind::kAuto ||
+      (!is_known && !config.synthetic_input)) {
+    return;
+  }
+  const int64_t images =
+      is_known ? statistics->num_images()
+               : configs::kSyntheticStepsPerEpoch * config.global_batch_size;
+  notes.push_back(configs::settle_optimizer(config, images,
+                                            configs::num_classes_of(config)));
 }
 
 bool wants_anchors(const configs::RunConfig& config) {

@@ -10,6 +10,8 @@
 #pragma once
 
 #include <functional>
+#include <string>
+#include <vector>
 
 #include "configs/run_config.h"
 
@@ -39,6 +41,14 @@ void forget_found_anchors(configs::RunConfig& config);
 // run is a new training. Returns true if data.yaml asks for percentiles, which
 // must be measured first.
 bool take_value_range(configs::RunConfig& config);
+
+// Whether the optimizer auto still needs the number of training images.
+bool counts_for_optimizer(const configs::RunConfig& config);
+
+// Replaces the optimizer auto (configs/recipe.h) and adds a line about it, if
+// the number of training images is known: from label_counts, or synthetic.
+void take_optimizer(configs::RunConfig& config,
+                    std::vector<std::string>& notes);
 
 // Returns false if the run is resumed, only validates, was given anchors, has
 // judged its anchors already, or has no data set.

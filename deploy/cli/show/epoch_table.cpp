@@ -17,9 +17,9 @@ enum class Column {
   kMemory,
   kPredicted,
   kLimit,
-  kBox,
-  kObj,
-  kCls,
+  kLoss1,  // the loss terms, in their order
+  kLoss2,
+  kLoss3,
   kImages,
   kTime,
   kPrecision,
@@ -42,9 +42,9 @@ constexpr std::array<ColumnShape, 14> kColumns = {{
     {Column::kMemory, "Memory", 10, 5},
     {Column::kPredicted, "Predicted", 11, 9},
     {Column::kLimit, "Limit", 10, 10},
-    {Column::kBox, "box", 7, 3},
-    {Column::kObj, "obj", 7, 4},
-    {Column::kCls, "cls", 7, 4},
+    {Column::kLoss1, "", 7, 3},
+    {Column::kLoss2, "", 7, 4},
+    {Column::kLoss3, "", 7, 4},
     {Column::kImages, "Images", 8, 7},
     {Column::kTime, "Time", 8, 8},
     {Column::kPrecision, "P", 7, 6},
@@ -112,6 +112,22 @@ std::string epoch_cell(int64_t epoch, int64_t num_epochs) {
   return cat(epoch + 1, "/", num_epochs);
 }
 
+// Calls `add` for the column of each loss.
+template <typename Add>
+void for_each_loss(const NamedLosses& losses, const Add& add) {
+  constexpr std::array kLosses = {Column::kLoss1, Column::kLoss2,
+                                  Column::kLoss3};
+  for (size_t i = 0; i < std::min(losses.size(), kLosses.size()); ++i) {
+    add(kLosses[i], losses[i]);
+  }
+}
+
+void add_losses(const NamedLosses& losses, Cells& cells) {
+  for_each_loss(losses, [&](Column column, const NamedLoss& loss) {
+    cells[column] = fixed_text(loss.value, 3);
+  });
+}
+
 Cells cells_of_memory(const RankBytes& memory, int64_t limit) {
   return {{Column::kMemory, size_or_dash(memory.measured)},
           {Column::kPredicted, size_or_dash(memory.predicted)},
@@ -144,9 +160,7 @@ std::string epoch_in_progress(const coordinator::RunStatus& status,
   const wire::RunProgress& progress = status.progress;
   Cells cells = cells_of_memory(fullest_rank(status), status.memory_limit);
   cells[Column::kEpoch] = epoch_cell(progress.epoch, progress.num_epochs);
-  cells[Column::kBox] = fixed_text(progress.box, 3);
-  cells[Column::kObj] = fixed_text(progress.obj, 3);
-  cells[Column::kCls] = fixed_text(progress.cls, 3);
+  add_losses(progress.losses, cells);
   const std::vector<ColumnShape> shown =
       all_within(columns, progress.num_epochs);
   const auto precedes_the_bar = [&](const ColumnShape& shape) {
@@ -172,10 +186,17 @@ std::string epoch_in_progress(const coordinator::RunStatus& status,
 
 }  // namespace
 
-std::string epoch_header(int64_t num_epochs, size_t columns) {
+std::string epoch_header(int64_t num_epochs, const NamedLosses& losses,
+                         size_t columns) {
+  Cells names;
+  for_each_loss(losses, [&](Column column, const NamedLoss& loss) {
+    names[column] = loss.name;
+  });
   std::string text;
   for (const ColumnShape& shape : all_within(columns, num_epochs)) {
-    text += right(shape.name, width_of(shape, num_epochs));
+    const auto name = names.find(shape.column);
+    text += right(name == names.end() ? shape.name : name->second,
+                  width_of(shape, num_epochs));
   }
   return text;
 }
@@ -184,9 +205,7 @@ std::string epoch_table_line(const EpochLine& line, size_t columns) {
   const TrainedEpoch& trained = line.trained;
   Cells cells = cells_of_memory(line.memory, line.memory_limit);
   cells[Column::kEpoch] = epoch_cell(trained.epoch, trained.num_epochs);
-  cells[Column::kBox] = fixed_text(trained.box, 3);
-  cells[Column::kObj] = fixed_text(trained.obj, 3);
-  cells[Column::kCls] = fixed_text(trained.cls, 3);
+  add_losses(trained.losses, cells);
   if (trained.images > 0) {
     cells[Column::kImages] = std::to_string(trained.images);
     cells[Column::kTime] = trained.seconds < 60

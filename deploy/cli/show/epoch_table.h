@@ -29,8 +29,10 @@ struct EpochLine {
   std::optional<double> eta_seconds = {};
 };
 
-// `columns` is the terminal's width; 0 if unknown, which shows all columns.
-std::string epoch_header(int64_t num_epochs, size_t columns);
+// The names of the loss columns are those of `losses`. `columns` is the
+// terminal's width; 0 if unknown, which shows all columns.
+std::string epoch_header(int64_t num_epochs, const NamedLosses& losses,
+                         size_t columns);
 std::string epoch_table_line(const EpochLine& line, size_t columns);
 
 // The live line of an epoch, of the validation after it, or of a run that only

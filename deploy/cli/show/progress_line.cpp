@@ -4,6 +4,7 @@
 #include <initializer_list>
 #include <nlohmann/json.hpp>
 
+#include "deploy/records/run_lines.h"
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
 
@@ -14,9 +15,8 @@ std::string epoch_of(int64_t epoch, int64_t num_epochs) {
   return cat("epoch ", epoch + 1, "/", num_epochs);
 }
 
-std::string losses_text(double box, double obj, double cls) {
-  return "  box " + fixed_text(box, 3) + " obj " + fixed_text(obj, 3) +
-         " cls " + fixed_text(cls, 3) + "  ";
+std::string losses_part(const NamedLosses& losses) {
+  return "  " + losses_text(losses, " ") + (losses.empty() ? "" : "  ");
 }
 
 }  // namespace
@@ -66,7 +66,7 @@ std::string eta_text(std::optional<double> seconds) {
   return words.empty() ? "" : "  " + words;
 }
 
-bool has_numbers(const nlohmann::json& detail,
+bool has_numbers(const nlohmann::ordered_json& detail,
                  std::initializer_list<const char*> keys) {
   return detail.is_object() &&
          std::all_of(keys.begin(), keys.end(), [&](const char* key) {
@@ -116,30 +116,30 @@ std::string progress_line(const coordinator::RunStatus& status,
   }
   if (progress.phase == wire::WorkerPhase::kValidate) line += "  validating";
   if (progress.phase == wire::WorkerPhase::kCheckpoint) line += "  saving";
-  line += losses_text(progress.box, progress.obj, progress.cls) +
+  line += losses_part(progress.losses) +
           fixed_text(progress.images_per_second, 1) + " img/s  " +
           memory_text(status) + eta_text(eta_seconds);
   return line;
 }
 
 std::optional<TrainedEpoch> trained_epoch(const wire::EventRecord& event) {
-  const auto detail = nlohmann::json::parse(event.detail_json, nullptr, false);
-  if (!has_numbers(detail, {"epoch", "num_epochs", "box", "obj", "cls", "steps",
-                            "images", "seconds"})) {
+  const auto detail =
+      nlohmann::ordered_json::parse(event.detail_json, nullptr, false);
+  if (!has_numbers(detail,
+                   {"epoch", "num_epochs", "steps", "images", "seconds"})) {
     return std::nullopt;
   }
   return TrainedEpoch{.epoch = detail["epoch"].get<int64_t>(),
                       .num_epochs = detail["num_epochs"].get<int64_t>(),
-                      .box = detail["box"].get<double>(),
-                      .obj = detail["obj"].get<double>(),
-                      .cls = detail["cls"].get<double>(),
+                      .losses = records::losses_in(detail),
                       .steps = detail["steps"].get<int64_t>(),
                       .images = detail["images"].get<int64_t>(),
                       .seconds = detail["seconds"].get<double>()};
 }
 
 std::optional<ValidatedEpoch> validated_epoch(const wire::EventRecord& event) {
-  const auto detail = nlohmann::json::parse(event.detail_json, nullptr, false);
+  const auto detail =
+      nlohmann::ordered_json::parse(event.detail_json, nullptr, false);
   if (!has_numbers(detail, {"epoch", "precision", "recall", "map50", "map"})) {
     return std::nullopt;
   }
@@ -155,8 +155,8 @@ std::string epoch_line(const wire::EventRecord& event,
                        std::optional<double> eta_seconds) {
   const std::optional<TrainedEpoch> epoch = trained_epoch(event);
   if (!epoch) return event.reason;
-  std::string line = epoch_of(epoch->epoch, epoch->num_epochs) +
-                     losses_text(epoch->box, epoch->obj, epoch->cls);
+  std::string line =
+      epoch_of(epoch->epoch, epoch->num_epochs) + losses_part(epoch->losses);
   if (epoch->images > 0) {
     line += counted(epoch->steps, "step") + ", " +
             counted(epoch->images, "image") + " in " +

@@ -16,6 +16,7 @@
 
 #include "coordinator/run/clock.h"
 #include "coordinator/run/run_status.h"
+#include "parallel/base/loss_terms.h"
 #include "parallel/base/progress.h"
 
 namespace headroom::cli {
@@ -53,7 +54,7 @@ std::string progress_line(const coordinator::RunStatus& status,
 // The training of one epoch, from the detail_json of rank 0's "epoch" event.
 struct TrainedEpoch {
   int64_t epoch = 0, num_epochs = 0;
-  double box = 0, obj = 0, cls = 0;
+  NamedLosses losses = {};
   int64_t steps = 0, images = 0;  // 0 if an earlier process made the steps
   double seconds = 0;
 };

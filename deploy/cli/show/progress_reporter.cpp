@@ -40,7 +40,7 @@ ProgressReporter::Output ProgressReporter::update(
     }
     // The first epoch's live line has no table above it yet.
     if (header_.empty() && progress.step > 0 && progress.num_epochs > 0) {
-      put_header(progress.num_epochs, output);
+      put_header(progress.num_epochs, progress.losses, output);
     }
     output.live = live_line(status, eta_seconds_, width, style_);
     return output;
@@ -61,8 +61,9 @@ ProgressReporter::Output ProgressReporter::update(
 }
 
 // Adds the table's header if it has changed or is kLinesAHeader lines back.
-void ProgressReporter::put_header(int64_t num_epochs, Output& output) {
-  const std::string header = epoch_header(num_epochs, width_);
+void ProgressReporter::put_header(int64_t num_epochs, const NamedLosses& losses,
+                                  Output& output) {
+  const std::string header = epoch_header(num_epochs, losses, width_);
   if (header == header_ && lines_since_header_ < kLinesAHeader) return;
   output.header = header_ = header;
   lines_since_header_ = 0;
@@ -71,7 +72,7 @@ void ProgressReporter::put_header(int64_t num_epochs, Output& output) {
 // Adds the line of the epoch in `waiting_`, if any, below the header.
 void ProgressReporter::put_epoch(Output& output) {
   if (!waiting_) return;
-  put_header(waiting_->trained.num_epochs, output);
+  put_header(waiting_->trained.num_epochs, waiting_->trained.losses, output);
   ++lines_since_header_;
   output.lines.push_back(epoch_table_line(*waiting_, width_));
   waiting_.reset();

@@ -42,7 +42,8 @@ class ProgressReporter {
 
  private:
   bool on_terminal() const { return style_.rewrites_lines; }
-  void put_header(int64_t num_epochs, Output& output);
+  void put_header(int64_t num_epochs, const NamedLosses& losses,
+                  Output& output);
   void put_epoch(Output& output);
   void note_on_terminal(const wire::EventRecord& event,
                         coordinator::TimePoint now, Output& output);

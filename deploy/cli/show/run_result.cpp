@@ -271,9 +271,7 @@ coordinator::RunStatus folder_status(const std::string& run_directory) {
   if (folder.step) {
     progress.step = folder.step->step + 1;
     progress.epoch = folder.step->epoch.value_or(0);
-    progress.box = known(folder.step->box);
-    progress.obj = known(folder.step->obj);
-    progress.cls = known(folder.step->cls);
+    progress.losses = folder.step->losses;
     progress.images_per_second = known(records::median_speed(run_directory));
   }
   for (const records::EventLine& line :

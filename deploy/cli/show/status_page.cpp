@@ -170,9 +170,7 @@ std::vector<std::string> StatusPage::lines(const coordinator::RunStatus& status,
                                 ? cat("/", progress.steps_per_epoch)
                                 : std::string(),
                             " steps", phase.empty() ? "" : "  " + phase)));
-    add(headed("losses", "box " + fixed_text(progress.box, 3) + "  obj " +
-                             fixed_text(progress.obj, 3) + "  cls " +
-                             fixed_text(progress.cls, 3)));
+    add(headed("losses", losses_text(progress.losses, "  ")));
   }
   if (validated_) {
     add(headed("validated", cat("mAP50 ", fixed_text(validated_->map50, 3),

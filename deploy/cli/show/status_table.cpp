@@ -33,23 +33,22 @@ std::string plan_text(const plan::Plan& plan) {
 }
 
 Json progress_json(const wire::RunProgress& progress) {
-  return {{"step", progress.step},
-          {"num_steps", progress.num_steps},
-          {"epoch", progress.epoch},
-          {"num_epochs", progress.num_epochs},
-          {"step_in_epoch", progress.step_in_epoch},
-          {"steps_per_epoch", progress.steps_per_epoch},
-          {"box", progress.box},
-          {"obj", progress.obj},
-          {"cls", progress.cls},
-          {"images_per_second", progress.images_per_second},
-          {"measured_peak_bytes", progress.measured_peak_bytes},
-          {"predicted_peak_bytes", progress.predicted_peak_bytes},
-          {"image_height", progress.image_height},
-          {"image_width", progress.image_width},
-          {"images_validated", progress.images_validated},
-          {"images_to_validate", progress.images_to_validate},
-          {"phase", to_string(progress.phase)}};
+  Json json = {{"step", progress.step},
+               {"num_steps", progress.num_steps},
+               {"epoch", progress.epoch},
+               {"num_epochs", progress.num_epochs},
+               {"step_in_epoch", progress.step_in_epoch},
+               {"steps_per_epoch", progress.steps_per_epoch},
+               {"images_per_second", progress.images_per_second},
+               {"measured_peak_bytes", progress.measured_peak_bytes},
+               {"predicted_peak_bytes", progress.predicted_peak_bytes},
+               {"image_height", progress.image_height},
+               {"image_width", progress.image_width},
+               {"images_validated", progress.images_validated},
+               {"images_to_validate", progress.images_to_validate},
+               {"phase", to_string(progress.phase)}};
+  for (const NamedLoss& loss : progress.losses) json[loss.name] = loss.value;
+  return json;
 }
 
 Json member_json(const coordinator::MemberStatus& member) {

@@ -161,8 +161,9 @@ TEST(ModelMetadata, OnlyATableThatIsNotShippedGoesAlong) {
                   {{"model", ""}, {kNetwork, "YOLO11n (detection)"}}, "w.pt");
             }),
             "[weights] w.pt, which holds YOLO11n (detection), is none of the "
-            "networks that are trained here, YOLOv5's detectors: take weights "
-            "of one, for example from headroom fetch yolov5n.pt, or name a "
+            "networks that are trained here, the detectors of YOLOv5, YOLOv5u "
+            "and YOLOv8: take weights of one, for example from headroom fetch "
+            "yolov5n.pt, or name a "
             "model that it has parts of: --cfg");
 }
 

@@ -21,7 +21,7 @@ RunStatus running() {
   status.generation = 3;
   status.progress.step = 14;
   status.progress.images_per_second = 58.5;
-  status.progress.box = 0.125;
+  status.progress.losses = {{"box", 0.125}, {"cls", 2}, {"dfl", 0.5}};
   MemberStatus first;
   first.rank = 0;
   first.state = MemberActivity::kRunning;
@@ -41,7 +41,7 @@ TEST(Metrics, AgreeWithTheStatus) {
         "headroom_run_state{state=\"running\"} 1",
         "headroom_run_state{state=\"failed\"} 0", "headroom_generation 3",
         "headroom_steps 14", "headroom_images_per_second 58.5",
-        "headroom_loss{term=\"box\"} 0.125",
+        "headroom_loss{term=\"box\"} 0.125", "headroom_loss{term=\"dfl\"} 0.5",
         "headroom_workers{state=\"gone\"} 1",
         "headroom_heartbeat_age_seconds{rank=\"0\"} 0.25",
         "headroom_peak_bytes{rank=\"0\"} 1024",

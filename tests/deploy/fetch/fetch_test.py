@@ -462,7 +462,7 @@ class FetchTest(unittest.TestCase):
     # --- Names
 
     def test_networks_that_cannot_be_trained_here_are_refused_with_those_that_can(self):
-        for name in ("yolo11n.pt", "yolov8s.pt", "yolov5nu.pt", "yolov5s-seg.pt", "../yolov5n.pt"):
+        for name in ("yolo11n.pt", "yolov8s-pose.pt", "yolov5s-seg.pt", "../yolov5n.pt"):
             said = self.fetch(name, code=2)
             self.assertIn(f"{name} is none of the published weights", said)
             self.assertIn("yolov5n.pt, yolov5s.pt, ", said)

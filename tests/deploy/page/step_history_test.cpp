@@ -68,6 +68,13 @@ TEST_F(StepHistoryTest, DeepNestingIsALineThatIsNoStep) {
   EXPECT_EQ(history_.num_steps(), 1);
 }
 
+TEST_F(StepHistoryTest, LossesOfAHeadWithoutAnchorsHaveTheirColumn) {
+  append("{\"step\":0,\"box\":1,\"cls\":2,\"dfl\":3}\n");
+  EXPECT_EQ(value(0, "cls"), 2);
+  EXPECT_EQ(value(0, "dfl"), 3);
+  EXPECT_TRUE(std::isnan(value(0, "obj")));
+}
+
 TEST_F(StepHistoryTest, MembersOfOtherTypesAreUnknown) {
   append("{\"step\":0,\"box\":\"a\",\"lr\":3,\"memory\":[[1]]}\n");
   EXPECT_TRUE(std::isnan(box(0)));

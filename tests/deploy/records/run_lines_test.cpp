@@ -54,6 +54,16 @@ TEST(FileText, HasABoundAndIsOfARegularFile) {
   EXPECT_TRUE(object_in("/dev/zero").empty());
 }
 
+TEST(StepLine, HasTheLossesOfEitherHead) {
+  const auto losses_of = [](const char* line) {
+    return step_line(line, Samples::kLeftOut)->losses;
+  };
+  EXPECT_EQ(losses_of(R"({"step":0,"box":1,"obj":2,"cls":3})"),
+            (NamedLosses{{"box", 1}, {"obj", 2}, {"cls", 3}}));
+  EXPECT_EQ(losses_of(R"({"step":0,"box":1,"cls":2,"dfl":3})"),
+            (NamedLosses{{"box", 1}, {"cls", 2}, {"dfl", 3}}));
+}
+
 TEST(StepLine, HasItsNumbersAndTheMemoryOfItsRanks) {
   const std::string line =
       R"({"step":7,"epoch":2,"generation":3,"box":0.5,"obj":"a","lr":[0.1,0.2],)"
@@ -66,8 +76,7 @@ TEST(StepLine, HasItsNumbersAndTheMemoryOfItsRanks) {
   EXPECT_EQ(step->epoch, 2);
   EXPECT_EQ(step->generation, 3);
   EXPECT_EQ(step->epoch_samples, 48);
-  EXPECT_EQ(step->box, 0.5);
-  EXPECT_TRUE(std::isnan(step->obj) && std::isnan(step->cls));
+  EXPECT_EQ(step->losses, (NamedLosses{{"box", 0.5}}));
   EXPECT_EQ(step->lr, 0.1);
   EXPECT_TRUE(step->has_samples);
   EXPECT_EQ(step->samples, (std::vector<int64_t>{5, 1}));

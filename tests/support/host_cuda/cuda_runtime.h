@@ -114,4 +114,14 @@ T atomicAdd(T* to, T value) {
   return __atomic_fetch_add(to, value, __ATOMIC_SEQ_CST);
 }
 
+template <typename T>
+T atomicMax(T* to, T value) {
+  T seen = __atomic_load_n(to, __ATOMIC_SEQ_CST);
+  while (seen < value &&
+         !__atomic_compare_exchange_n(to, &seen, value, false, __ATOMIC_SEQ_CST,
+                                      __ATOMIC_SEQ_CST)) {
+  }
+  return seen;
+}
+
 inline void __stcg(uint4* to, const uint4& value) { *to = value; }

@@ -52,6 +52,18 @@ kernels::LossCall EmulatedDevice::operand(kernels::LossCall call) {
   return call;
 }
 
+kernels::PlaceLossCall EmulatedDevice::operand(kernels::PlaceLossCall call) {
+  for (kernels::PlaceLossCall::Level& level : call.levels) {
+    view_all(
+        {&level.box, &level.cls, &level.box_gradient, &level.cls_gradient});
+  }
+  view_all({&call.labels, &call.scales, &call.distances, &call.owners,
+            &call.alignments, &call.taken, &call.all_taken, &call.maxima,
+            &call.all_maxima, &call.partial, &call.items, &call.total,
+            &call.by_total});
+  return call;
+}
+
 kernels::FlatBuffers EmulatedDevice::operand(kernels::FlatBuffers buffers) {
   view_all({&buffers.parameters, &buffers.gradients, &buffers.accumulated,
             &buffers.first, &buffers.second, &buffers.average,

@@ -20,6 +20,7 @@ struct EmulatedDevice {
   static kernels::GradientSumsResult operand(
       kernels::GradientSumsResult result);
   static kernels::LossCall operand(kernels::LossCall call);
+  static kernels::PlaceLossCall operand(kernels::PlaceLossCall call);
   static kernels::FlatBuffers operand(kernels::FlatBuffers buffers);
   static kernels::CommitPlace operand(kernels::CommitPlace place);
   static kernels::RunningStatistics operand(

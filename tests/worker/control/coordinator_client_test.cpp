@@ -87,9 +87,7 @@ TEST(CoordinatorClient, ProgressTravelsWithHeartbeatsAndCommits) {
   progress.num_epochs = 5;
   progress.step_in_epoch = 2;
   progress.steps_per_epoch = 20;
-  progress.box = 0.25;
-  progress.obj = 0.5;
-  progress.cls = 0.125;
+  progress.losses = {{"box", 0.25}, {"cls", 0.5}, {"dfl", 0.125}};
   progress.images_per_second = 64;
   progress.measured_peak_bytes = 1 << 30;
   progress.predicted_peak_bytes = 1 << 29;
@@ -105,9 +103,8 @@ TEST(CoordinatorClient, ProgressTravelsWithHeartbeatsAndCommits) {
   EXPECT_EQ(status.progress.num_epochs, 5);
   EXPECT_EQ(status.progress.step_in_epoch, 2);
   EXPECT_EQ(status.progress.steps_per_epoch, 20);
-  EXPECT_EQ(status.progress.box, 0.25);
-  EXPECT_EQ(status.progress.obj, 0.5);
-  EXPECT_EQ(status.progress.cls, 0.125);
+  EXPECT_EQ(status.progress.losses,
+            (NamedLosses{{"box", 0.25}, {"cls", 0.5}, {"dfl", 0.125}}));
   EXPECT_EQ(status.progress.images_per_second, 64);
   EXPECT_EQ(status.progress.measured_peak_bytes, 1 << 30);
   EXPECT_EQ(status.progress.predicted_peak_bytes, 1 << 29);

@@ -84,8 +84,10 @@ class OnnxTest : public ::testing::Test {
   static std::vector<std::pair<std::string, at::Tensor>> outputs(
       model::LayerGraph& model, const at::Tensor& images) {
     const auto heads = model.forward(images, model::StepContext());
+    at::Tensor decoded = model.decode(heads);
+    if (!model.has_anchors()) decoded = as_exported(decoded);
     std::vector<std::pair<std::string, at::Tensor>> all = {
-        {"decoded", model.decode(heads)}};
+        {"decoded", decoded}};
     for (size_t i = 0; i < heads.size(); ++i) {
       all.emplace_back("level" + std::to_string(i), heads[i]);
     }
@@ -184,6 +186,35 @@ TEST_F(OnnxTest, OnnxruntimeComputesATrainedNetwork) {
   weights::load_weights(parity_path("weights/bccd_v5n.safetensors"), model, {});
   EXPECT_LT(write_model("yolov5n", model, 3), 1e-4);
   expect_within(1e-4);
+}
+
+// Two families, in all sizes of input and with all outputs.
+TEST_F(OnnxTest, OnnxruntimeComputesHeadsWithoutAnchors) {
+  for (const char* name : {"yolov8n", "yolov5nu"}) {
+    model::LayerGraph model(layers::load_model_table(name), 3, at::kFloat, 0);
+    reference_.clear();
+    EXPECT_LT(write_model(name, model, 3), 1e-4);
+    EXPECT_THAT(export_weights(request("fixed")).at(0),
+                HasSubstr("images 2x3x128x160 -> output0 2x7x420"));
+    expect_within(1e-4, /*num_outputs=*/14);
+  }
+}
+
+TEST_F(OnnxTest, AFileWithoutAnchorsSaysWhatOtherProgramsAsk) {
+  const layers::ModelTable table = layers::load_model_table("yolov8n");
+  model::LayerGraph model(table, 2, at::kFloat, 0);
+  OnnxHeadOptions options;
+  options.batch = 4;
+  const OnnxBody body = make_onnx_body(table, model, options,
+                                       {{"names", R"(["a \"cat\"","dog"])"}});
+  EXPECT_THAT(body.graph.metadata,
+              ::testing::IsSupersetOf(std::map<std::string, std::string>{
+                  {"names", R"({0: "a \"cat\"", 1: "dog"})"},
+                  {"task", "detect"},
+                  {"batch", "4"},
+                  {"channels", "3"},
+                  {"end2end", "False"},
+                  {"stride", "32"}}));
 }
 
 TEST(SettleFormats, TheSuffixOfTheOutputIsAFormat) {

@@ -8,9 +8,11 @@
 #include <vector>
 
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/cat.h>
 #include <gtest/gtest.h>
 #include <stdio.h>
 
+#include "parallel/base/head_fields.h"
 #include "tests/support/temporary_folder.h"
 #include "worker/weights/safetensors.h"
 
@@ -18,6 +20,15 @@ namespace headroom::exporter {
 
 inline constexpr const char* kNoOnnxruntime =
     "onnxruntime is not installed (pip install onnxruntime)";
+
+// The decoded boxes of a head without anchors, as they are exported: without
+// objectness, and with the rows last.
+inline at::Tensor as_exported(const at::Tensor& decoded) {
+  return at::cat(
+             {decoded.slice(2, 0, kObjectness), decoded.slice(2, kFirstClass)},
+             2)
+      .transpose(1, 2);
+}
 
 struct Deviation {
   std::string network, output;

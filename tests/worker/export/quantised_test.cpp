@@ -215,8 +215,8 @@ TEST_F(Quantised, EveryShippedVariant) {
     weights::save_weights(weights_, model.state(), {{"model", name}});
     return request(weights_);
   };
-  for (const char* name :
-       {"yolov5s-ghost", "yolov5s-mobilenetv3", "yolov5s-shufflenetv2"}) {
+  for (const char* name : {"yolov5s-ghost", "yolov5s-mobilenetv3",
+                           "yolov5s-shufflenetv2", "yolov8n"}) {
     EXPECT_NO_THROW(export_weights(asked(name))) << name;
   }
   const fs::path transposed =

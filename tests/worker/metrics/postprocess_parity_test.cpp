@@ -1,4 +1,6 @@
 // NMS and box mapping equal the reference's.
+#include <ATen/ops/cat.h>
+#include <ATen/ops/ones_like.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -6,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "parallel/base/text.h"
 #include "tests/support/parity.h"
 #include "worker/metrics/detection.h"
 #include "worker/metrics/nms.h"
@@ -81,6 +84,45 @@ TEST(NmsParityTest, SurvivorsInOrder) {
     }
   }
   EXPECT_EQ(compared, 38);
+}
+
+// The reference of heads without anchors has no objectness; ours is 1.
+TEST(NmsParityTest, SurvivorsOfHeadsWithoutAnchors) {
+  if (!parity_present()) GTEST_SKIP() << kParityMissing;
+  const nlohmann::json cases = load_parity_json("u/postprocess.json")["nms"];
+  const weights::Safetensors tensors =
+      load_parity_tensors("u/postprocess.safetensors");
+  int compared = 0;
+  for (const auto& [name, figures] : cases.items()) {
+    // The reference rounds boxes to keep classes apart (below).
+    if (name == "offset") continue;
+    const at::Tensor rows =
+        tensors.at("nms.in." + figures["input"].get<std::string>())
+            .transpose(1, 2);
+    const at::Tensor decoded =
+        at::cat({rows.slice(2, 0, 4), at::ones_like(rows.slice(2, 0, 1)),
+                 rows.slice(2, 4)},
+                2);
+    NmsOptions options;
+    options.confidence_threshold = figures["conf_thres"];
+    options.iou_threshold = figures["iou_thres"];
+    options.multi_label = figures["multi_label"];
+    options.max_detections = figures["max_det"];
+    options.agnostic = figures.value("agnostic", false);
+    options.classes = figures.value("classes", std::vector<int64_t>());
+    const auto images = non_maximum_suppression(decoded, options);
+    for (size_t i = 0; i < images.size(); ++i) {
+      auto kept = rows_of(images[i]);
+      auto expected = rows_of(tensors.at(cat("nms.out.", name, ".", i)));
+      if (figures["compare"] == "as sets") {
+        std::ranges::sort(kept);
+        std::ranges::sort(expected);
+      }
+      EXPECT_EQ(kept, expected) << name << " image " << i;
+      ++compared;
+    }
+  }
+  EXPECT_EQ(compared, 16);
 }
 
 // The reference separates classes by adding class * 7680 px to float32

@@ -1,3 +1,4 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -86,6 +87,37 @@ TEST(StepLine, OfALargeBatchHasAtMost2KB) {
   EXPECT_FALSE(line.contains("ranks"));
 }
 
+TEST(StepLine, NamesTheLossesOfTheHead) {
+  StepRecord record = record_of(0, 16, 2);
+  record.result.terms = {1, 2, 3};
+  EXPECT_THAT(to_json_line(record),
+              ::testing::HasSubstr("\"box\":1.0,\"obj\":2.0,\"cls\":3.0,"));
+  record.has_anchors = false;
+  EXPECT_THAT(to_json_line(record),
+              ::testing::HasSubstr("\"box\":1.0,\"cls\":2.0,\"dfl\":3.0,"));
+}
+
+TEST(Results, ColumnsAndEventsNameTheLossesOfTheHead) {
+  const testing::TemporaryFolder folder;
+  EpochRecord record;
+  record.has_anchors = false;
+  record.losses = {1, 2, 3};
+  record.validation.emplace().losses = {4, 5, 6};
+  Results(folder.path(), 0, /*has_anchors=*/false).write(record);
+  EXPECT_EQ(folder.read("results.csv"),
+            "epoch,train/box_loss,train/cls_loss,train/dfl_loss,"
+            "metrics/precision,metrics/recall,metrics/mAP_0.5,"
+            "metrics/mAP_0.5:0.95,val/box_loss,val/cls_loss,val/dfl_loss,"
+            "x/lr0,x/lr1,x/lr2\n0,1,2,3,0,0,0,0,4,5,6,0,0,0\n");
+  EXPECT_EQ(describe_training(record, 3),
+            "epoch 1/3  box 1.000  cls 2.000  dfl 3.000");
+  EXPECT_THAT(training_event_json(record, 3),
+              ::testing::HasSubstr("\"box\":1.0,\"cls\":2.0,\"dfl\":3.0,"));
+  EXPECT_THAT(
+      to_event_json(record),
+      ::testing::HasSubstr("\"val_box\":4.0,\"val_cls\":5.0,\"val_dfl\":6.0,"));
+}
+
 TEST(StepLine, OfManyRanksEachComesAgain) {
   std::multiset<int> ranks;
   for (int64_t step = 100; step < 105; ++step) {
@@ -169,7 +201,7 @@ TEST(Results, ALinkIsRefusedAndItsTargetKept) {
   folder.write("other.csv", rows);
   const auto file = folder.path() / "results.csv";
   std::filesystem::create_symlink("other.csv", file);
-  EXPECT_EQ(testing::refusal_of([&] { Results(folder.path(), 1); },
+  EXPECT_EQ(testing::refusal_of([&] { Results(folder.path(), 1, true); },
                                 ExitCode::kResource),
             "[run] cannot read " + file.string() +
                 " (it is a symbolic link, which is not followed here): its "

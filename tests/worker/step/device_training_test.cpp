@@ -62,6 +62,7 @@ struct Setting {
   configs::OptimizerKind optimizer = configs::OptimizerKind::kSgd;
   bool cuda_graphs = false;
   int64_t micro_batch = 0;
+  std::string model = "yolov5n";
 };
 
 void PrintTo(const Setting& setting, std::ostream* out) {
@@ -70,6 +71,7 @@ void PrintTo(const Setting& setting, std::ostream* out) {
 
 configs::RunConfig config_of(const Setting& setting) {
   configs::RunConfig config = small_synthetic_run(setting.layout);
+  config.cfg = setting.model;
   config.precision = setting.precision;
   config.zero_stage = setting.zero_stage;
   config.activations = setting.activations;
@@ -208,6 +210,7 @@ std::string name_of(const testing::TestParamInfo<Setting>& info) {
   if (setting.micro_batch > 0) {
     name += "MicroBatch" + std::to_string(setting.micro_batch);
   }
+  if (setting.model != "yolov5n") name += setting.model;
   std::erase(name, '=');
   return name;
 }
@@ -250,6 +253,14 @@ INSTANTIATE_TEST_SUITE_P(
                     Setting{.layout = "pipeline=2", .ranks = 2},
                     Setting{.layout = "spatial=2", .ranks = 2}),
     name_of);
+INSTANTIATE_TEST_SUITE_P(
+    WithoutAnchors, DeviceTraining,
+    testing::Values(
+        Setting{.model = "yolov8n"},
+        Setting{.precision = configs::Precision::kBf16, .model = "yolov8n"},
+        Setting{.activations = "recompute", .model = "yolov5nu"},
+        Setting{.layout = "spatial=2", .ranks = 2, .model = "yolov8n"}),
+    name_of);
 
 // Training with graphs equals training without them, before and after the
 // capture, which happens when a shape occurs for the third time. If sums have a
@@ -289,6 +300,8 @@ INSTANTIATE_TEST_SUITE_P(
 INSTANTIATE_TEST_SUITE_P(
     Slow, CapturedTraining,
     testing::Values(Setting{.precision = configs::Precision::kFp16},
+                    Setting{.precision = configs::Precision::kBf16,
+                            .model = "yolov8n"},
                     Setting{.activations = "lean"},
                     Setting{.activations = "recompute"},
                     Setting{.micro_batch = 2}),

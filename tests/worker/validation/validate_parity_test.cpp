@@ -1,5 +1,5 @@
-// A model that YOLOv5 trained has the same metrics and the same boxes when it
-// is validated here.
+// A model that a reference trained has the same metrics and the same boxes when
+// it is validated here.
 #include <ATen/Parallel.h>
 #include <c10/core/GradMode.h>
 #include <gtest/gtest.h>
@@ -9,6 +9,8 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <ostream>
+#include <tuple>
 
 #include "tests/support/parity.h"
 #include "worker/data/loader/loader.h"
@@ -25,13 +27,54 @@ fs::path bccd() {
   return fs::path(HEADROOM_SOURCE_DIR) / "../shared/datasets/bccd/data.yaml";
 }
 
-class TrainedModel : public ::testing::Test {
+// A network that the reference trained, with what the reference found with it.
+struct Trained {
+  std::string weights;  // beside its metrics and predictions
+  std::string cfg;      // empty if the weights name it
+  int64_t tensors = 0;
+  // The members of the metrics, the split and the size of the images.
+  std::vector<std::tuple<std::string, std::string, int64_t>> measured;
+  double least_score = 0;  // boxes below it are not compared
+};
+void PrintTo(const Trained& trained, std::ostream* out) {
+  *out << trained.weights;
+}
+
+Trained with_anchors() {
+  return {"weights/bccd_v5n.safetensors",
+          "yolov5n",
+          349,
+          {{"/val_320", "val", 320},
+           {"/test_320", "test", 320},
+           {"/val_256", "val", 256}},
+          0.1};
+}
+Trained without_anchors() {
+  return {"u/weights/bccd_slim8.pt",
+          "",
+          355,
+          {{"/best_pt/val_yolov5_rule", "val", 320},
+           {"/best_pt/test_yolov5_rule", "test", 320}},
+          0.2};
+}
+
+class TrainedModel : public ::testing::TestWithParam<Trained> {
  protected:
   void SetUp() override {
     if (!fs::exists(bccd())) {
       GTEST_SKIP() << "no ../shared/datasets/bccd";
     }
     if (!parity_present()) GTEST_SKIP() << "no ../shared/parity";
+    if (!fs::exists(parity_path(GetParam().weights))) {
+      GTEST_SKIP() << "no ../shared/parity/" << GetParam().weights;
+    }
+  }
+
+  static nlohmann::json beside_weights(const std::string& suffix) {
+    const std::string& weights = GetParam().weights;
+    std::ifstream file(
+        parity_path(weights.substr(0, weights.rfind('.')) + suffix));
+    return nlohmann::json::parse(file);
   }
 
   struct Setup {
@@ -47,16 +90,18 @@ class TrainedModel : public ::testing::Test {
     configs::RunConfig& config = setup->config;
     config.command = "val";
     config.data = bccd();
-    config.cfg = "yolov5n";
+    config.cfg = GetParam().cfg;
+    const std::string weights = parity_path(GetParam().weights);
+    config.weights = weights;
     config.task = task;
     config.image_height = config.image_width = size;
     config.loader_threads = 2;
     setup->inputs = step::read_data(config);
     setup->model = std::make_unique<model::LayerGraph>(
         setup->inputs.table, setup->inputs.num_classes(), at::kFloat, 0);
-    const weights::LoadReport report = weights::load_weights(
-        parity_path("weights/bccd_v5n.safetensors"), *setup->model, {});
-    EXPECT_EQ(report.transferred, 349);
+    const weights::LoadReport report =
+        weights::load_weights(weights, *setup->model, {});
+    EXPECT_EQ(report.transferred, GetParam().tensors);
     loader::LoaderOptions options = step::loader_options(config, *setup->model);
     options.mode = loader::LoaderMode::kValidation;
     options.dataset = &*setup->inputs.validation;
@@ -69,19 +114,17 @@ class TrainedModel : public ::testing::Test {
   }
 };
 
-TEST_F(TrainedModel, HasTheMetricsThatYolov5Measures) {
-  std::ifstream file(parity_path("weights/bccd_v5n_metrics.json"));
-  const nlohmann::json expected = nlohmann::json::parse(file);
+TEST_P(TrainedModel, HasTheMetricsThatTheReferenceMeasures) {
+  const nlohmann::json expected = beside_weights("_metrics.json");
   const auto communicator = collectives::make_single_communicator();
-  for (const auto& [task, size] : std::vector<std::pair<std::string, int64_t>>{
-           {"val", 320}, {"test", 320}, {"val", 256}}) {
-    const std::string name = task + "_" + std::to_string(size);
+  for (const auto& [name, task, size] : GetParam().measured) {
     SCOPED_TRACE(name);
     const auto setup = set_up(task, size);
     step::ReplicaForward replica(*setup->model, *communicator, at::kFloat);
     const ValidationResult result = validate(replica.network, *setup->loader,
                                              *communicator, setup->options);
-    const nlohmann::json& metrics = expected.at(name);
+    const nlohmann::json& metrics =
+        expected.at(nlohmann::json::json_pointer(name));
     EXPECT_NEAR(result.map50, metrics.at("map50").get<double>(), 0.005);
     EXPECT_NEAR(result.map, metrics.at("map").get<double>(), 0.005);
     EXPECT_NEAR(result.precision, metrics.at("precision").get<double>(), 0.01);
@@ -99,10 +142,9 @@ struct ExpectedBox {
   bool found = false;
 };
 
-TEST_F(TrainedModel, FindsTheBoxesThatYolov5Finds) {
-  std::ifstream file(parity_path("weights/bccd_v5n_val_320_predictions.json"));
+TEST_P(TrainedModel, FindsTheBoxesThatTheReferenceFinds) {
   std::map<std::string, std::vector<ExpectedBox>> expected;
-  for (const auto& row : nlohmann::json::parse(file)) {
+  for (const auto& row : beside_weights("_val_320_predictions.json")) {
     const auto& box = row.at("bbox");
     expected[row.at("image_id").get<std::string>()].push_back(
         {row.at("category_id").get<int>(), box[0].get<double>(),
@@ -130,7 +172,7 @@ TEST_F(TrainedModel, FindsTheBoxesThatYolov5Finds) {
       const std::string stem =
           setup->inputs.validation->path(batch.samples[image]).stem();
       for (const ExpectedBox& box : expected[stem]) {
-        if (box.score <= 0.1) continue;
+        if (box.score <= GetParam().least_score) continue;
         ++confident;
         bool matched = false;
         for (const metrics::Detection& d : found.images[image]) {
@@ -147,6 +189,46 @@ TEST_F(TrainedModel, FindsTheBoxesThatYolov5Finds) {
   }
   EXPECT_GT(confident, 1000);
   EXPECT_EQ(missed, 0) << "of " << confident;
+}
+
+INSTANTIATE_TEST_SUITE_P(OfYolov5, TrainedModel,
+                         ::testing::Values(with_anchors()));
+INSTANTIATE_TEST_SUITE_P(OfYolov8, TrainedModel,
+                         ::testing::Values(without_anchors()));
+
+// The same batches with the same weights, whole and in parts: a part has only
+// its own share of the sum by which the terms of a head without anchors are
+// divided.
+TEST(ValidationLosses, DoNotDependOnThePartsOfABatch) {
+  if (!fs::exists(bccd())) GTEST_SKIP() << "no ../shared/datasets/bccd";
+  configs::RunConfig config;
+  config.command = "val";
+  config.data = bccd();
+  config.cfg = "yolov8n";
+  config.image_height = config.image_width = 64;
+  config.loader_threads = 1;
+  const step::RunData inputs = step::read_data(config);
+  model::LayerGraph model(inputs.table, inputs.num_classes(), at::kFloat, 0);
+  const auto losses = [&](int64_t micro_batch) {
+    loader::LoaderOptions options = step::loader_options(config, model);
+    options.mode = loader::LoaderMode::kValidation;
+    options.dataset = &*inputs.validation;
+    options.global_batch_size = 16;
+    options.micro_batch_size = micro_batch;
+    loader::Loader loader(options);
+    ValidationOptions wanted;
+    wanted.confidence_threshold = 0.9;
+    wanted.class_names = inputs.class_names;
+    wanted.passes_per_batch = 16 / micro_batch;
+    const auto communicator = collectives::make_single_communicator();
+    step::ReplicaForward replica(model, *communicator, at::kFloat);
+    return validate(replica.network, loader, *communicator, wanted).losses;
+  };
+  const LossTerms whole = losses(16), in_parts = losses(4);
+  for (size_t term = 0; term < kNumLossTerms; ++term) {
+    EXPECT_GT(whole[term], 0);
+    EXPECT_NEAR(in_parts[term], whole[term], 1e-5 * whole[term]) << term;
+  }
 }
 
 }  // namespace

@@ -18,6 +18,7 @@
 #include "tests/support/parity.h"
 #include "tests/support/temporary_folder.h"
 #include "worker/weights/open_weights.h"
+#include "worker/weights/recognised_network.h"
 #include "worker/weights/safetensors.h"
 #include "worker/weights/weights.h"
 #include "worker/weights/weights_file.h"
@@ -308,6 +309,152 @@ TEST_F(WeightsTest, ACheckpointOfTheReferenceIsItsSafetensors) {
   EXPECT_THAT(to_string(report, "bccd_v5n.pt"),
               HasSubstr("transferred 343 of 349 tensors from bccd_v5n.pt; "
                         "layer 24 (Detect): 3 classes -> 80, started anew"));
+}
+
+// --- Heads without anchors
+
+model::LayerGraph yolov8n(int64_t num_classes, uint64_t seed) {
+  return model::LayerGraph(layers::load_model_table("yolov8n"), num_classes,
+                           at::kFloat, seed);
+}
+
+TEST_F(WeightsTest, ANetworkWithoutAnchorsIsRecognisedByItsShapes) {
+  if (!parity_present()) GTEST_SKIP() << kParityMissing;
+  int recognised = 0;
+  for (const auto& [name, made] :
+       load_parity_json("u/architecture.json").items()) {
+    TensorShapes shapes;
+    for (const nlohmann::json& entry : made["state"]) {
+      shapes[entry[0]] = entry[1].get<std::vector<int64_t>>();
+    }
+    const auto network = recognise_network(shapes);
+    ASSERT_TRUE(network) << name;
+    if (name.starts_with("11") || name.starts_with("26")) {
+      EXPECT_EQ(network->description,
+                "YOLO" + name.substr(0, 2) + " (detection)")
+          << name;
+      EXPECT_FALSE(network->table);
+      continue;
+    }
+    // "v8n" is yolov8n, "v5un" is yolov5nu, "v5u6n" is yolov5n6u.
+    const std::string letter = name.substr(name.size() - 1);
+    const std::string family = name.substr(0, name.size() - 1);
+    ASSERT_TRUE(network->table) << name;
+    EXPECT_EQ(network->table->name, family == "v8" ? "yolov8" + letter
+                                    : family == "v5u"
+                                        ? "yolov5" + letter + "u"
+                                        : "yolov5" + letter + "6u");
+    ++recognised;
+    shapes["model.22.cv4.0.2.weight"] = {32, 16, 1, 1};
+    shapes["model.22.proto.cv1.conv.weight"] = {64, 64, 3, 3};
+    if (family == "v8") {
+      EXPECT_EQ(recognise_network(shapes)->description,
+                "YOLOv8 (segmentation)");
+    }
+  }
+  EXPECT_EQ(recognised, 15);
+  model::LayerGraph with_anchors = nano(3, at::kFloat, 1);
+  TensorShapes shapes;
+  for (const model::NamedTensor& entry : with_anchors.state()) {
+    shapes[entry.name] = entry.tensor->sizes().vec();
+  }
+  EXPECT_FALSE(recognise_network(shapes));
+}
+
+TEST_F(WeightsTest, LayersOfTheirOwnAreNotTakenForTheFamilys) {
+  model::LayerGraph model = yolov8n(3, 1);
+  TensorShapes shapes;
+  for (const model::NamedTensor& entry : model.state()) {
+    shapes[entry.name] = entry.tensor->sizes().vec();
+  }
+  EXPECT_EQ(recognise_network(shapes)->table->name, "yolov8n");
+  shapes["model.8.m.1.cv1.conv.weight"] = {128, 128, 3, 3};
+  EXPECT_FALSE(recognise_network(shapes)->table);
+  EXPECT_EQ(recognise_network(shapes)->description,
+            "YOLOv8 (detection) with layers of its own");
+}
+
+TEST_F(WeightsTest, ACheckpointWithoutAnchorsGoesThereAndBack) {
+  const auto checkpoint = parity_path("u/weights/bccd_slim8.pt");
+  if (!std::filesystem::exists(checkpoint)) {
+    GTEST_SKIP() << "no ../shared/parity/u/weights/bccd_slim8.pt";
+  }
+  const OpenedWeights opened = open_weights(checkpoint, "");
+  EXPECT_EQ(opened.class_names,
+            (std::vector<std::string>{"RBC", "WBC", "Platelets"}));
+  EXPECT_EQ(opened.metadata.at("model"), "yolov8-own");
+  const nlohmann::json measured =
+      load_parity_json("u/weights/bccd_slim8_metrics.json")["tensors"];
+  EXPECT_EQ(opened.model->state().size(), 355u);
+  int compared = 0;
+  for (const model::NamedTensor& entry : opened.model->state()) {
+    if (!measured.contains(entry.name)) continue;
+    ++compared;
+    const nlohmann::json& figures = measured[entry.name];
+    EXPECT_EQ(entry.tensor->sizes().vec(),
+              figures[0].get<std::vector<int64_t>>());
+    EXPECT_NEAR(entry.tensor->to(at::kDouble).sum().item<double>(),
+                figures[1].get<double>(), 1e-6 * figures[2].get<double>())
+        << entry.name;
+  }
+  EXPECT_GT(compared, 250);
+
+  auto metadata = opened.metadata;
+  metadata["format"] = "headroom-weights";
+  save_weights(path("own.safetensors"), opened.model->state(), metadata);
+  const OpenedWeights again = open_weights(path("own.safetensors"), "");
+  EXPECT_TRUE(same_state(*opened.model, *again.model));
+  EXPECT_EQ(again.class_names, opened.class_names);
+  EXPECT_EQ(again.metadata.at("table"), opened.metadata.at("table"));
+}
+
+TEST_F(WeightsTest, TransferToAnotherNumberOfClassesWithoutAnchors) {
+  model::LayerGraph saved = yolov8n(80, 1);
+  save_weights(path("w"), saved.state(), {});
+  // The branches of classes are 80 channels wide there and 64 here.
+  model::LayerGraph other = yolov8n(3, 2);
+  EXPECT_EQ(
+      to_string(load_weights(path("w"), other, {LoadMode::kTransfer, false}),
+                "w"),
+      "transferred 319 of 355 tensors from w; layer 22 (Detect): 80 "
+      "classes -> 3, started anew");
+  EXPECT_THAT(complaint_of(path("w"), other, {}), HasSubstr("model.22.cv3"));
+}
+
+// The head's row of one class, for each level, as one tensor.
+at::Tensor class_rows_of(model::LayerGraph& graph, int64_t class_index) {
+  std::vector<at::Tensor> rows;
+  for (const model::NamedTensor& entry : graph.state()) {
+    if (entry.name.find("22.cv3.") == std::string::npos) continue;
+    if (entry.name.ends_with(".2.weight") || entry.name.ends_with(".2.bias")) {
+      rows.push_back(entry.tensor->detach().select(0, class_index).flatten());
+    }
+  }
+  return at::cat(rows);
+}
+
+TEST_F(WeightsTest, ClassesMoveByNameWithoutAnchors) {
+  model::LayerGraph saved = yolov8n(4, 1), loaded = yolov8n(3, 2),
+                    fresh = yolov8n(3, 2), wide = yolov8n(90, 2);
+  save_weights(path("w"), saved.state(),
+               {{"names", R"(["person","car","bus","cat"])"}});
+  const LoadReport report = load_weights(
+      path("w"), loaded,
+      {.mode = LoadMode::kTransfer, .class_names = {"boat", "cat", "car"}});
+  EXPECT_EQ(to_string(report, "w"),
+            "transferred 355 of 355 tensors from w; layer 22 (Detect): 4 "
+            "classes -> 3, by name: 'cat', 'car'; started anew: 'boat'");
+  EXPECT_TRUE(at::equal(class_rows_of(loaded, 0), class_rows_of(fresh, 0)));
+  EXPECT_TRUE(at::equal(class_rows_of(loaded, 1), class_rows_of(saved, 3)));
+  EXPECT_TRUE(at::equal(class_rows_of(loaded, 2), class_rows_of(saved, 1)));
+  // A wider branch starts anew, and so do the rows that read it.
+  std::vector<std::string> names(90, "x");
+  for (size_t i = 0; i < names.size(); ++i) names[i] += std::to_string(i);
+  names.front() = "car";
+  EXPECT_EQ(load_weights(path("w"), wide,
+                         {.mode = LoadMode::kTransfer, .class_names = names})
+                .transferred,
+            319);
 }
 
 TEST(WeightsClasses, OtherNamesAreReported) {

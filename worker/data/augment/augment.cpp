@@ -26,7 +26,7 @@ sampling::RandomStream stream_of(
 // The drawn parameters of the steps that follow warp and mixup.
 struct Finish {
   PixelChanges changes;
-  HsvGains gains{1, 1, 1};
+  HsvGains gains;
   bool upside_down = false;
   bool mirrored = false;
 };

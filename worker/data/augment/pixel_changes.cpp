@@ -1,6 +1,7 @@
 #include "worker/data/augment/pixel_changes.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <opencv2/imgproc.hpp>
 
@@ -146,20 +147,27 @@ void flip_up_down(std::vector<labels::NormalizedBox>& boxes) {
 
 HsvGains draw_hsv_gains(const configs::Hyperparameters& hyp,
                         sampling::RandomStream& draws) {
-  HsvGains gains{};
-  gains[0] = 1 + draws.uniform(-1, 1) * hyp.hsv_h;
-  gains[1] = 1 + draws.uniform(-1, 1) * hyp.hsv_s;
-  gains[2] = 1 + draws.uniform(-1, 1) * hyp.hsv_v;
+  HsvGains gains;
+  const double hue = draws.uniform(-1, 1) * hyp.hsv_h;
+  if (hyp.add_hue != 0) {
+    gains.added_hue = kernels::kHues * hue;
+  } else {
+    gains.hue = 1 + hue;
+  }
+  gains.saturation = 1 + draws.uniform(-1, 1) * hyp.hsv_s;
+  gains.value = 1 + draws.uniform(-1, 1) * hyp.hsv_v;
   return gains;
 }
 
-bool changes_colours(const HsvGains& gains) {
-  return gains != HsvGains{1, 1, 1};
-}
+bool changes_colours(const HsvGains& gains) { return gains != HsvGains(); }
 
 kernels::HsvFactors factors_of(const HsvGains& gains) {
-  return {static_cast<float>(gains[0]), static_cast<float>(gains[1]),
-          static_cast<float>(gains[2])};
+  const double turn = kernels::kHues;
+  auto added = static_cast<float>(std::fmod(gains.added_hue + turn, turn));
+  // Rounding to float may have made a whole turn of it.
+  if (added >= kernels::kHues) added = 0;
+  return {static_cast<float>(gains.hue), static_cast<float>(gains.saturation),
+          static_cast<float>(gains.value), added};
 }
 
 void jitter_hsv(cv::Mat& pixels, const HsvGains& gains) {

@@ -49,8 +49,13 @@ void flip_left_right(std::vector<labels::NormalizedBox>& boxes);
 void flip_up_down(std::vector<labels::NormalizedBox>& boxes);
 
 // HSV jitter: multiplies hue, saturation and value each by 1 + U(-1, 1) x gain,
-// on 8-bit HSV (hue in 0..179, modulo 180), rounded to the nearest level.
-using HsvGains = std::array<double, 3>;
+// on 8-bit HSV (hue in 0..179, modulo 180), rounded down. With hyp.add_hue, 180
+// x U(-1, 1) x gain is added to the hue instead.
+struct HsvGains {
+  double hue = 1, saturation = 1, value = 1;
+  double added_hue = 0;
+  bool operator==(const HsvGains&) const = default;
+};
 
 // Always takes three draws.
 HsvGains draw_hsv_gains(const configs::Hyperparameters& hyp,
@@ -59,7 +64,7 @@ HsvGains draw_hsv_gains(const configs::Hyperparameters& hyp,
 bool changes_colours(const HsvGains& gains);
 kernels::HsvFactors factors_of(const HsvGains& gains);
 
-// Changes 8-bit RGB in place. Gains of exactly 1 change nothing.
+// Changes 8-bit RGB in place. Gains of exactly 1, and 0 added, change nothing.
 void jitter_hsv(cv::Mat& pixels, const HsvGains& gains);
 
 // Mixup: blends two pictures with a ratio from Beta(32, 32) and keeps the boxes

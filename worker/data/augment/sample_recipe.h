@@ -39,7 +39,7 @@ struct SampleRecipe {
   std::optional<PictureRecipe> mixed_in;
   double ratio = 1;  // weight of the first picture
   PixelChanges changes;
-  HsvGains gains{1, 1, 1};
+  HsvGains gains;
   bool upside_down = false;
   bool mirrored = false;
 };

@@ -292,9 +292,10 @@ void replace_not_finite(std::string& text) {
 void refuse_other_json(const fs::path& file, std::string_view text) {
   const KnownFormat* const format = known_format(text);
   if (format == nullptr) return;
-  refuse(file, "",
-         "it is of " + std::string(format->name) + ", not COCO's JSON",
-         std::string(format->remedy));
+  refuse(
+      file, "",
+      "it has the form of " + std::string(format->name) + ", not COCO's JSON",
+      std::string(format->remedy));
 }
 
 Handler parse(const fs::path& file, bool keep_outlines, bool wants_list) {

@@ -400,7 +400,7 @@ std::optional<NamedFormat> named(const std::string& file,
                                  std::string_view text) {
   const KnownFormat* const format = known_format(text);
   if (format == nullptr) return std::nullopt;
-  return NamedFormat{file + " is of " + std::string(format->name),
+  return NamedFormat{file + " has the form of " + std::string(format->name),
                      std::string(format->remedy)};
 }
 

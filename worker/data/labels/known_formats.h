@@ -25,16 +25,16 @@ struct KnownFormat {
 // Returns nullptr if it is none of the formats of other programs.
 const KnownFormat* known_format(std::string_view text);
 
-// Throws Error (exit 4), "FILE is of LabelMe", if known_format() recognises the
-// beginning of a file.
+// Throws Error (exit 4), "FILE has the form of LabelMe", if known_format()
+// recognises the beginning of a file.
 void refuse_known_format(const std::string& file, std::string_view text);
 
 // The number of bytes that known_format() needs.
 inline constexpr size_t kKnownFormatBytes = 64 << 10;
 
 // Reads the beginning of the files and returns the first that is one of these
-// formats: "DIR/a.json is of LabelMe", and the remedy. Returns nullopt if none
-// is.
+// formats: "DIR/a.json has the form of LabelMe", and the remedy. Returns
+// nullopt if none is.
 struct NamedFormat {
   std::string what, remedy;
 };

@@ -11,9 +11,9 @@
 
 namespace headroom::loader {
 
-inline constexpr int64_t kSyntheticStepsPerEpoch = 1000;
+using configs::kSyntheticStepsPerEpoch;
 inline constexpr int64_t kSyntheticBoxesPerImage = 8;
-inline constexpr int64_t kSyntheticClasses = 80;
+using configs::kSyntheticClasses;
 
 class SyntheticInput : public BatchSource {
  public:

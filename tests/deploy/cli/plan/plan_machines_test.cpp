@@ -177,6 +177,12 @@ TEST(PlanMachines, CardsByTheirName) {
   EXPECT_THAT(refusal({"--gpu", "RTX 4190"}),
               HasSubstr("there is no card 'RTX 4190' in the catalogue: the "
                         "nearest ones are RTX 4090"));
+  EXPECT_EQ(refusal({"--gpu", "g5.xlarge"}),
+            "[command line] --gpu: g5.xlarge is a machine, not a card: give "
+            "--cluster g5.xlarge");
+  EXPECT_EQ(refusal({"--cluster", "RTX 4090:2"}),
+            "[command line] --cluster: RTX 4090 is a card, not a machine: give "
+            "--gpu that name");
   EXPECT_EQ(refusal({"--gpu", "4090:x"}),
             "[command line] --gpu 4090:x: 'x' is no number of cards: write a "
             "whole number from 1 to 512 after the colon");

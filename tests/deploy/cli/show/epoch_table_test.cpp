@@ -15,6 +15,7 @@ constexpr int64_t kGiB = int64_t{1} << 30;
 constexpr TerminalStyle kTerminal = {.rewrites_lines = true,
                                      .is_unicode = true};
 constexpr TerminalStyle kAscii = {.rewrites_lines = true};
+const NamedLosses kLosses = {{"box", 0.0812}, {"obj", 0.0331}, {"cls", 0.0208}};
 
 coordinator::RunStatus middle_of_a_run() {
   coordinator::RunStatus status;
@@ -24,9 +25,7 @@ coordinator::RunStatus middle_of_a_run() {
                      .num_epochs = 60,
                      .step_in_epoch = 12,
                      .steps_per_epoch = 13,
-                     .box = 0.0812,
-                     .obj = 0.0331,
-                     .cls = 0.0208,
+                     .losses = kLosses,
                      .images_per_second = 58.34,
                      .measured_peak_bytes = 5 * kGiB / 4,
                      .predicted_peak_bytes = 3 * kGiB / 2,
@@ -38,9 +37,7 @@ coordinator::RunStatus middle_of_a_run() {
 EpochLine third_epoch() {
   return {.trained = {.epoch = 2,
                       .num_epochs = 60,
-                      .box = 0.0812,
-                      .obj = 0.0331,
-                      .cls = 0.0208,
+                      .losses = kLosses,
                       .steps = 13,
                       .images = 208,
                       .seconds = 4.13},
@@ -55,7 +52,7 @@ EpochLine third_epoch() {
 }
 
 TEST(EpochTable, OfEightyColumns) {
-  EXPECT_EQ(epoch_header(60, 79),
+  EXPECT_EQ(epoch_header(60, kLosses, 79),
             "  Epoch    Memory    box    obj    cls  Images      P      R  "
             "mAP50    mAP");
   EXPECT_EQ(epoch_table_line(third_epoch(), 79),
@@ -66,8 +63,16 @@ TEST(EpochTable, OfEightyColumns) {
             "12/13  58.3 img/s");
 }
 
+TEST(EpochTable, AHeadWithoutAnchorsNamesItsOwnLosses) {
+  EpochLine line = third_epoch();
+  line.trained.losses = {{"box", 1.2}, {"cls", 0.9}, {"dfl", 1.1}};
+  EXPECT_THAT(epoch_header(60, line.trained.losses, 79),
+              HasSubstr("    box    cls    dfl  Images"));
+  EXPECT_THAT(epoch_table_line(line, 79), HasSubstr("  1.200  0.900  1.100"));
+}
+
 TEST(EpochTable, OfAHundredAndSixtyColumns) {
-  EXPECT_EQ(epoch_header(60, 159),
+  EXPECT_EQ(epoch_header(60, kLosses, 159),
             "  Epoch    Memory  Predicted     Limit    box    obj    cls  "
             "Images    Time      P      R  mAP50    mAP     Left");
   EXPECT_EQ(epoch_table_line(third_epoch(), 159),
@@ -80,7 +85,7 @@ TEST(EpochTable, OfAHundredAndSixtyColumns) {
 }
 
 TEST(EpochTable, OfTwentyColumnsIsWhatMattersMost) {
-  EXPECT_EQ(epoch_header(60, 19), "  Epoch    mAP");
+  EXPECT_EQ(epoch_header(60, kLosses, 19), "  Epoch    mAP");
   EXPECT_EQ(epoch_table_line(third_epoch(), 19), "   3/60  0.452");
   EXPECT_EQ(live_line(middle_of_a_run(), 250, 19, kTerminal), "   3/60   92%…");
 }
@@ -89,7 +94,7 @@ TEST(EpochTable, NoLineIsWiderThanTheTerminal) {
   coordinator::RunStatus validating = middle_of_a_run();
   validating.progress.phase = wire::WorkerPhase::kValidate;
   for (size_t columns = 8; columns <= 200; ++columns) {
-    EXPECT_LE(display_width(epoch_header(60, columns)), columns);
+    EXPECT_LE(display_width(epoch_header(60, kLosses, columns)), columns);
     EXPECT_LE(display_width(epoch_table_line(third_epoch(), columns)), columns);
     for (const auto& status : {middle_of_a_run(), validating}) {
       EXPECT_LE(display_width(live_line(status, 250, columns, kTerminal)),
@@ -105,7 +110,7 @@ TEST(EpochTable, LongRunsHaveAWiderFirstColumn) {
   line.trained.num_epochs = 10'000;
   const std::string text = epoch_table_line(line, 79);
   EXPECT_EQ(text.substr(0, 12), "     3/10000");
-  EXPECT_EQ(epoch_header(10'000, 79).size(), text.size());
+  EXPECT_EQ(epoch_header(10'000, kLosses, 79).size(), text.size());
 }
 
 TEST(EpochTable, UnknownValuesAreADash) {

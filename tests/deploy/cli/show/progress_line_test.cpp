@@ -14,9 +14,7 @@ coordinator::RunStatus middle_of_a_run() {
   progress.num_epochs = 60;
   progress.step_in_epoch = 12;
   progress.steps_per_epoch = 13;
-  progress.box = 0.0812;
-  progress.obj = 0.0331;
-  progress.cls = 0.0208;
+  progress.losses = {{"box", 0.0812}, {"obj", 0.0331}, {"cls", 0.0208}};
   progress.images_per_second = 58.34;
   progress.measured_peak_bytes = 1'288'490'189;  // 1.2 GiB
   progress.phase = wire::WorkerPhase::kTrain;

@@ -236,7 +236,7 @@ TEST(FolderStatus, IsReadOffTheFilesOfARunThatGoesOn) {
   EXPECT_EQ(status.progress.num_steps, 15);
   EXPECT_EQ(status.progress.step_in_epoch, 3);
   EXPECT_EQ(status.progress.steps_per_epoch, 5);
-  EXPECT_DOUBLE_EQ(status.progress.box, 0.5);
+  EXPECT_EQ(status.progress.losses, (NamedLosses{{"box", 0.5}}));
   ASSERT_EQ(status.members.size(), 2u);
   EXPECT_EQ(status.members[1].measured_peak_bytes, 70);
   EXPECT_EQ(status.progress.predicted_peak_bytes, 90);

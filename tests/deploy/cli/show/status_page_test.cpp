@@ -41,19 +41,18 @@ coordinator::RunStatus running(int ranks = 2) {
   status.reason = "2 of 2 workers joined";
   status.run_directory = "/runs/exp";
   status.memory_limit = 2 * kGiB;
-  status.progress = {.step = 38,
-                     .num_steps = 780,
-                     .epoch = 2,
-                     .num_epochs = 60,
-                     .step_in_epoch = 12,
-                     .steps_per_epoch = 13,
-                     .box = 0.0812,
-                     .obj = 0.0331,
-                     .cls = 0.0208,
-                     .images_per_second = 58.34,
-                     .measured_peak_bytes = 5 * kGiB / 4,
-                     .predicted_peak_bytes = 3 * kGiB / 2,
-                     .phase = wire::WorkerPhase::kTrain};
+  status.progress = {
+      .step = 38,
+      .num_steps = 780,
+      .epoch = 2,
+      .num_epochs = 60,
+      .step_in_epoch = 12,
+      .steps_per_epoch = 13,
+      .losses = {{"box", 0.0812}, {"obj", 0.0331}, {"cls", 0.0208}},
+      .images_per_second = 58.34,
+      .measured_peak_bytes = 5 * kGiB / 4,
+      .predicted_peak_bytes = 3 * kGiB / 2,
+      .phase = wire::WorkerPhase::kTrain};
   status.plan.emplace();
   for (int rank = 0; rank < ranks; ++rank) {
     coordinator::MemberStatus member;

@@ -23,9 +23,7 @@ coordinator::RunStatus running() {
                      .num_epochs = 60,
                      .step_in_epoch = 1,
                      .steps_per_epoch = 13,
-                     .box = 0.1,
-                     .obj = 0.02,
-                     .cls = 0.03,
+                     .losses = {{"box", 0.1}, {"obj", 0.02}, {"cls", 0.03}},
                      .images_per_second = 58.3,
                      .phase = wire::WorkerPhase::kTrain};
   plan::Plan plan;

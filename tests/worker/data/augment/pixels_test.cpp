@@ -27,22 +27,56 @@ TEST(Hsv, EachGainActsOnItsChannel) {
   EXPECT_EQ(jittered({0, 255, 0}, {3, 1, 1}), cv::Vec3b(255, 0, 0));
 }
 
+TEST(Hsv, HueIsAddedModuloATurn) {
+  const auto turned = [](double added) {
+    return jittered({255, 0, 0}, {.added_hue = added});
+  };
+  // Red has hue 0, which a factor does not change.
+  EXPECT_EQ(turned(60), cv::Vec3b(0, 255, 0));
+  EXPECT_EQ(turned(120), cv::Vec3b(0, 0, 255));
+  EXPECT_EQ(turned(-60), cv::Vec3b(0, 0, 255));
+  EXPECT_EQ(jittered({0, 0, 255}, {.added_hue = 60}), cv::Vec3b(255, 0, 0));
+  EXPECT_EQ(turned(-1e-9), cv::Vec3b(255, 0, 0));
+}
+
+TEST(Hsv, AddedHueIsAFractionOfATurnAndTakesTheSameDraws) {
+  configs::Hyperparameters hyp;
+  const auto drawn = [&](uint64_t sample) {
+    sampling::RandomStream draws(1, 0, sample,
+                                 sampling::RandomPurpose::kAugmentation);
+    return draw_hsv_gains(hyp, draws);
+  };
+  for (uint64_t sample = 0; sample < 100; ++sample) {
+    hyp.add_hue = 0;
+    const HsvGains factors = drawn(sample);
+    hyp.add_hue = 1;
+    const HsvGains added = drawn(sample);
+    EXPECT_EQ(added.hue, 1);
+    EXPECT_NEAR(added.added_hue, 180 * (factors.hue - 1), 1e-12);
+    EXPECT_LE(std::abs(added.added_hue), 180 * 0.015);
+    EXPECT_EQ(added.saturation, factors.saturation);
+    EXPECT_EQ(added.value, factors.value);
+  }
+}
+
 TEST(Hsv, GainsStayInTheirRanges) {
   configs::Hyperparameters hyp;
   hyp.hsv_h = 0.015;
   hyp.hsv_s = 0.7;
   hyp.hsv_v = 0.4;
-  HsvGains lowest{9, 9, 9}, highest{};
+  std::array<double, 3> lowest{9, 9, 9}, highest{};
   for (uint64_t sample = 0; sample < 2000; ++sample) {
     sampling::RandomStream draws(1, 0, sample,
                                  sampling::RandomPurpose::kAugmentation);
-    const HsvGains gains = draw_hsv_gains(hyp, draws);
+    const HsvGains drawn = draw_hsv_gains(hyp, draws);
+    EXPECT_EQ(drawn.added_hue, 0);
+    const std::array gains{drawn.hue, drawn.saturation, drawn.value};
     for (size_t i = 0; i < 3; ++i) {
       lowest[i] = std::min(lowest[i], gains[i]);
       highest[i] = std::max(highest[i], gains[i]);
     }
   }
-  const HsvGains bound{0.015, 0.7, 0.4};
+  const std::array bound{0.015, 0.7, 0.4};
   for (size_t i = 0; i < 3; ++i) {
     EXPECT_GE(lowest[i], 1 - bound[i]);
     EXPECT_LE(highest[i], 1 + bound[i]);
