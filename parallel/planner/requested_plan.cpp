@@ -71,12 +71,11 @@ Check check_stages(const plan::ParallelLayout& layout,
                    const std::vector<layers::LayerCost>& layers) {
   const int64_t most = most_stages(layers);
   if (layout.pipeline_parallel_size <= most) return std::nullopt;
-  return Refusal{
-      cat("--layout pipeline=", layout.pipeline_parallel_size,
-          ": every stage needs a layer with parameters, and ",
-          layout.pipeline_parallel_size, " stages > ", most,
-          " such layers of the model"),
-      cat("use pipeline=", most, " or less")};
+  return Refusal{cat("--layout pipeline=", layout.pipeline_parallel_size,
+                     ": every stage needs a layer with parameters, and ",
+                     layout.pipeline_parallel_size, " stages > ", most,
+                     " such layers of the model"),
+                 cat("use pipeline=", most, " or less")};
 }
 
 Check check_tiles(const configs::RunConfig& config,
