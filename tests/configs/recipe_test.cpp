@@ -163,7 +163,7 @@ TEST(HeadSettings, LabelSmoothingAndFocalLossNeedAnchors) {
   config.label_smoothing = 0.1;
   EXPECT_NO_THROW(check_head_settings(config, true));
   EXPECT_THAT(testing::refusal_of([&] { check_head_settings(config, false); }),
-              HasSubstr("label_smoothing (--label-smoothing) is for models "
+              HasSubstr("label_smoothing is for models "
                         "with anchors"));
   config = {};
   config.hyp.fl_gamma = 1.5;

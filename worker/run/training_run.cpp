@@ -233,9 +233,7 @@ void TrainingRun::Implementation::make_trainer() {
   trainer = std::make_unique<step::Trainer>(
       step::Trainer::Options{
           .gains = gains,
-          .place_gains = {.box = context.config.hyp.anchor_free_box,
-                          .cls = context.config.hyp.anchor_free_cls,
-                          .dfl = context.config.hyp.dfl},
+          .place_gains = validation::place_gains(context.config.hyp),
           .schedule = context.schedule,
           .plan = context.assignment.plan,
           .skip_non_finite = context.config.skip_non_finite,

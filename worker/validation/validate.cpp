@@ -13,7 +13,6 @@
 #include "parallel/base/units.h"
 #include "parallel/machine/core_turn.h"
 #include "worker/data/loader/loader.h"
-#include "worker/loss/place_loss.h"
 #include "worker/step/device_prefetcher.h"
 #include "worker/step/run_data.h"
 
@@ -78,7 +77,8 @@ metrics::SourceMapping letterbox_of(const loader::Batch::Geometry& geometry) {
 // The heads are all levels' distances, then all levels' classes.
 loss::PlaceLoss place_loss_of(const model::LayerGraph& model,
                               const std::vector<at::Tensor>& heads,
-                              const loader::Batch& part) {
+                              const loader::Batch& part,
+                              const loss::PlaceGains& gains) {
   const std::vector<model::LayerGraph::Level>& levels = model.levels();
   std::vector<loss::PlaceMaps> maps;
   for (size_t level = 0; level < levels.size(); ++level) {
@@ -86,20 +86,22 @@ loss::PlaceLoss place_loss_of(const model::LayerGraph& model,
                     levels[level].stride});
   }
   loss::PlaceLossRule rule;
+  rule.gains = gains;
   rule.num_classes = model.num_classes();
   return loss::place_loss(maps, part.labels, rule);
 }
 
 void add_losses(const model::LayerGraph& model,
                 const std::vector<at::Tensor>& heads, const loader::Batch& part,
-                const loss::GlobalCounts& counts, const loss::LossGains& gains,
-                BatchFindings& findings) {
+                const loss::GlobalCounts& counts,
+                const ValidationOptions& options, BatchFindings& findings) {
   at::Tensor items;
   if (model.has_anchors()) {
     items =
-        loss::detection_loss(heads, part.targets.at(0), counts, gains).items;
+        loss::detection_loss(heads, part.targets.at(0), counts, options.gains)
+            .items;
   } else {
-    items = place_loss_of(model, heads, part).items;
+    items = place_loss_of(model, heads, part, options.place_gains).items;
   }
   const at::Tensor sums = items.to(at::kCPU);
   const double* terms = sums.const_data_ptr<double>();
@@ -119,7 +121,7 @@ BatchFindings examine(const model::LayerGraph& model,
   BatchDetections detections = detect(model, std::move(heads), batch, options);
   const int64_t num_images = batch.images.size(0);
   BatchFindings findings;
-  add_losses(model, detections.heads, batch, counts, options.gains, findings);
+  add_losses(model, detections.heads, batch, counts, options, findings);
   for (int64_t image = 0; image < num_images; ++image) {
     std::vector<metrics::LabelledBox> labels =
         labels_of_image(batch, image, letterbox_of(batch.geometry[image]));
@@ -148,6 +150,11 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 
 }  // namespace
 
+loss::PlaceGains place_gains(const configs::Hyperparameters& hyp) {
+  return {
+      .box = hyp.anchor_free_box, .cls = hyp.anchor_free_cls, .dfl = hyp.dfl};
+}
+
 loss::LossGains loss_gains(const configs::RunConfig& config,
                            const model::LayerGraph& model,
                            const loader::LoaderOptions& input,
@@ -168,6 +175,7 @@ ValidationOptions options_of(const configs::RunConfig& config,
   options.nms_iou_threshold = config.nms_iou_threshold;
   options.max_detections = config.max_detections;
   options.gains = gains;
+  options.place_gains = place_gains(config.hyp);
   options.class_names = class_names;
   return options;
 }

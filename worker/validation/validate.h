@@ -24,6 +24,7 @@
 #include "worker/data/loader/batch.h"
 #include "worker/data/loader/loader_options.h"
 #include "worker/loss/detection_loss.h"
+#include "worker/loss/place_loss.h"
 #include "worker/memory/memory_ladder.h"
 #include "worker/metrics/detection.h"
 #include "worker/metrics/nms.h"
@@ -41,6 +42,7 @@ struct ValidationOptions {
   double nms_iou_threshold = metrics::kIouOfHead;
   int64_t max_detections = 300;
   loss::LossGains gains;
+  loss::PlaceGains place_gains = {};  // of a head without anchors
   std::vector<std::string> class_names;
   at::ScalarType scalar_type = at::kFloat;
   memory::MemoryRetry retry = {};  // retries the work that follows the network
@@ -62,6 +64,9 @@ struct ValidationOptions {
   // be empty.
   std::function<void(int64_t images)> images_done = {};
 };
+
+// The loss gains of heads without anchors.
+loss::PlaceGains place_gains(const configs::Hyperparameters& hyp);
 
 // The loss gains of `model` for images of the size that `input` has.
 // `class_weights`: step::RunData's.

@@ -84,7 +84,9 @@ configs::RunConfig measured_run(const configs::RunConfig& asked, int card,
   run.image_height = asked.image_height;
   run.image_width = asked.image_width;
   run.global_batch_size = images;
-  run.optimizer = asked.optimizer;
+  run.optimizer = asked.optimizer == configs::OptimizerKind::kAuto
+                      ? configs::OptimizerKind::kAdamW
+                      : asked.optimizer;
   run.precision = asked.precision;
   run.tf32 = asked.tf32;
   run.cuda_graphs = asked.cuda_graphs;

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/temporary_folder.h"
+
 namespace headroom::cli {
 namespace {
 
@@ -52,6 +54,30 @@ TEST(DatasetQuery, TheAnchorsOfARunAreNotUsedByOtherRuns) {
   config.anchors_reason = "the model's anchors match ...";
   forget_found_anchors(config);
   EXPECT_EQ(config, training());
+}
+
+TEST(DatasetQuery, AnAutomaticOptimizerFollowsFromTheNumberOfImages) {
+  const headroom::testing::TemporaryFolder folder;
+  folder.write("images/a.txt", "");
+  folder.write("d.yaml", "train: images\nval: images\nnames: [a, b, c]\n");
+  configs::RunConfig config = training();
+  config.data = folder.path() / "d.yaml";
+  std::vector<std::string> notes;
+  EXPECT_FALSE(counts_for_optimizer(config));
+  take_optimizer(config, notes);
+  EXPECT_TRUE(notes.empty());
+  config.optimizer = configs::OptimizerKind::kAuto;
+  EXPECT_TRUE(counts_for_optimizer(config));
+  take_optimizer(config, notes);  // the images are not counted yet
+  EXPECT_EQ(config.optimizer, configs::OptimizerKind::kAuto);
+  config.label_counts = "0x5 3x200";
+  EXPECT_FALSE(counts_for_optimizer(config));
+  take_optimizer(config, notes);
+  EXPECT_EQ(config.optimizer, configs::OptimizerKind::kAdamW);
+  EXPECT_DOUBLE_EQ(config.hyp.lr0, 0.001429);
+  ASSERT_EQ(notes.size(), 1u);
+  EXPECT_TRUE(notes[0].starts_with("optimizer: AdamW, lr0 0.001429, "))
+      << notes[0];
 }
 
 }  // namespace
