@@ -476,7 +476,8 @@ Options where_it_runs() {
           "A card that fails twice within this many steps is left out: no "
           "process is started on it any more. Raise it where an unsteady card "
           "costs more than its share of the speed; lower it where failures "
-          "have causes beside the card.",
+          "have causes beside the card. Ranks that differ twice within that "
+          "many steps, without a majority, end the run.",
           {.unit = "steps", .range = {1, kMostSteps}}),
       flag("layout", &C::layout, "--layout data=N,pipeline=N,spatial=N",
            kTrainAndVal,

@@ -44,6 +44,11 @@ struct LayerCost {
   double kept_elements_per_pixel = 0;
 
   bool is_head() const { return program == nullptr; }
+  // Whether the output is a raw head: a branch of a head without anchors.
+  bool is_branch() const {
+    return !is_head() && !program->blocks.empty() &&
+           program->blocks.back().kind == LayerProgram::BlockKind::kOutputConv;
+  }
   // Equals Layer::inside() (worker/model/layer.h).
   LayerInside inside() const {
     return is_head() ? LayerInside::kNothing : program->inside();

@@ -9,6 +9,7 @@
 #include "parallel/plan/batch_split.h"
 #include "parallel/plan/layout.h"
 #include "parallel/plan/plan_parts.h"
+#include "parallel/planner/stage_cut.h"
 
 namespace headroom::planner {
 namespace {
@@ -68,15 +69,13 @@ Check check_batch(const configs::RunConfig& config, const plan::Plan& plan) {
 
 Check check_stages(const plan::ParallelLayout& layout,
                    const std::vector<layers::LayerCost>& layers) {
-  const auto with_parameters = std::count_if(
-      layers.begin(), layers.end(),
-      [](const layers::LayerCost& layer) { return layer.parameters > 0; });
-  if (layout.pipeline_parallel_size <= with_parameters) return std::nullopt;
+  const int64_t most = most_stages(layers);
+  if (layout.pipeline_parallel_size <= most) return std::nullopt;
   return Refusal{cat("--layout pipeline=", layout.pipeline_parallel_size,
                      ": every stage needs a layer with parameters, and ",
-                     layout.pipeline_parallel_size, " stages > ",
-                     with_parameters, " such layers of the model"),
-                 cat("use pipeline=", with_parameters, " or less")};
+                     layout.pipeline_parallel_size, " stages > ", most,
+                     " such layers of the model"),
+                 cat("use pipeline=", most, " or less")};
 }
 
 Check check_tiles(const configs::RunConfig& config,

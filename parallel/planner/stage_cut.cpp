@@ -26,6 +26,8 @@ struct Part {
   int64_t busy_bytes = 0;  // peak at the fullest layer, including activations
   int64_t received_bytes = 0;  // received maps of one micro-batch
   bool has_parameters = false;
+  bool receives_unsent = false;  // a map that may not be sent
+  bool can_be_stage() const { return has_parameters && !receives_unsent; }
 };
 
 class Partitioner {
@@ -89,7 +91,7 @@ class Partitioner {
       std::vector<int64_t> now(at(num_layers_ + 1), kNever);
       for (int begin = 0; begin < num_layers_; ++begin)
         for (int end = begin + 1; end <= num_layers_; ++end)
-          if (part(begin, end).has_parameters)
+          if (part(begin, end).can_be_stage())
             now[at(begin)] =
                 std::min(now[at(begin)],
                          std::max(next[at(end)], bytes(stage, begin, end)));
@@ -129,6 +131,7 @@ class Partitioner {
           continue;
         sum.bytes_in_flight += request_.layers[at(input)].map_bytes;
         sum.received_bytes += request_.layers[at(input)].map_bytes;
+        sum.receives_unsent |= !request_.layers[at(input)].may_be_sent;
       }
       parts_[at(begin) * at(num_layers_ + 1) + at(layer + 1)] = sum;
     }
@@ -136,7 +139,7 @@ class Partitioner {
 
   bool fits(int stage, int begin, int end, double largest_cost) const {
     const Part& layers = part(begin, end);
-    return layers.has_parameters && layers.cost <= largest_cost &&
+    return layers.can_be_stage() && layers.cost <= largest_cost &&
            (!request_.memory_limit_bytes ||
             bytes(stage, begin, end) <= *request_.memory_limit_bytes);
   }
@@ -201,6 +204,7 @@ PartitionRequest partition_request(const predict::MemoryRequest& memory) {
     part.busy_bytes = bytes[i].peak_bytes;
     part.map_bytes = whole.shape.map_bytes(layer.channels, layer.stride);
     part.has_parameters = layer.parameters > 0;
+    part.may_be_sent = !layer.is_branch();
     part.inputs = layer.inputs;
     request.layers.push_back(part);
   }
@@ -228,6 +232,16 @@ std::optional<std::vector<int64_t>> partition_stages(
 
 std::optional<int64_t> smallest_memory_limit(const PartitionRequest& request) {
   return Partitioner(request).smallest_limit();
+}
+
+int64_t most_stages(const std::vector<layers::LayerCost>& layers) {
+  int64_t stages = 0;
+  bool has_branches = false;
+  for (const layers::LayerCost& layer : layers) {
+    has_branches |= layer.is_branch();
+    stages += layer.parameters > 0 && !layer.is_branch() ? 1 : 0;
+  }
+  return stages + (has_branches ? 1 : 0);
 }
 
 std::vector<int64_t> cut_stages(const predict::MemoryRequest& memory) {

@@ -2,7 +2,9 @@
 // stages.
 //
 // Layers stay in order; every stage gets consecutive layers, at least one of
-// them with parameters. partition_stages() finds the best cut exactly, by
+// them with parameters. All branches of a head without anchors are in the last
+// stage, because stages exchange maps of the run's number format, and raw heads
+// are at least float32. partition_stages() finds the best cut exactly, by
 // dynamic programming over (stage, first layer) in num_stages x layers^2 steps.
 // Among the cuts that keep each stage within its memory it takes the one whose
 // slowest stage is fastest, since that stage sets the pipeline's speed; among
@@ -39,6 +41,7 @@ struct PartitionLayer {
   int64_t busy_bytes = 0;
   int64_t map_bytes = 0;  // the layer's output, per micro-batch
   bool has_parameters = true;
+  bool may_be_sent = true;  // whether other stages may read the output
   std::vector<int> inputs;  // -1: the images; else a layer whose output is read
 };
 
@@ -59,9 +62,12 @@ std::optional<std::vector<int64_t>> partition_stages(
 // too few layers have parameters.
 std::optional<int64_t> smallest_memory_limit(const PartitionRequest& request);
 
+// The largest number of stages of a model.
+int64_t most_stages(const std::vector<layers::LayerCost>& layers);
+
 // The first layer of each stage of a pipeline. REQUIRES: the plan has a layout,
-// micro-batch, groups, policies and ZeRO stage, and at most as many stages as
-// there are layers with parameters.
+// micro-batch, groups, policies and ZeRO stage, and at most most_stages()
+// stages.
 std::vector<int64_t> cut_stages(const predict::MemoryRequest& request);
 
 // The cost of each pipeline stage of a plan.

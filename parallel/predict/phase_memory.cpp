@@ -76,6 +76,9 @@ class EvaluationRun {
         buffers_.touch(all / shape_.element_bytes * kFloatBytes);
       if (shape_.on_device) pick_predictions(heads);
     }
+    // The host computes the loss without anchors
+    // (worker/validation/validate.h).
+    if (shape_.on_device && !request_.loss.has_anchors) return;
     Graph nobodys(buffers_);
     run_loss({whole_, buffers_, nobodys, stage_.end - 1}, heads, request_.loss);
   }

@@ -1,20 +1,22 @@
 #!/usr/bin/env python3
 """Accuracy over many seeds, with its spread, as tables.
 
-    accuracy.py [shapes] [bccd] [aerial] [--seeds 8] [--first-seed 0]
-                [--folder runs/accuracy] [--bccd DATA.yaml] [--weights FILE]
-                [--aerial FOLDER] [--headroom PROGRAM] [-- FLAGS OF TRAIN]
+    accuracy.py [shapes] [bccd] [aerial] [--cfg yolov5n] [--seeds 8]
+                [--first-seed 0] [--folder runs/accuracy] [--bccd DATA.yaml]
+                [--weights FILE] [--aerial FOLDER] [--headroom PROGRAM]
+                [-- FLAGS OF TRAIN]
 
   shapes  the demonstration of deploy/local/train.sh, with that script's flags
-  bccd    yolov5n from scratch on --bccd, 320 px, 60 epochs
+  bccd    from scratch on --bccd, 320 px, 60 epochs
   aerial  15 epochs from --weights on 640 px tiles of --aerial/video_1080p,
           validated on the tiles of --aerial/large_4000x2250, 320 px
 
-Without names, the script makes all three. A run has the folder
-FOLDER/NAME/seedN. A complete run is only read, and a stopped run is resumed, so
-the same command can be given again, also with more seeds. Flags behind -- are
-passed to every training, for example --threads 1. A training takes minutes to
-an hour on one core.
+Without names, the script makes all three. All train the model --cfg. A run has
+the folder FOLDER/NAME/seedN, and FOLDER/NAME-MODEL/seedN for a model other than
+yolov5n. A complete run is only read, and a stopped run is resumed, so the same
+command can be given again, also with more seeds. Flags behind -- are passed to
+every training, for example --threads 1. A training takes minutes to an hour on
+one core.
 
 A line of a table has the results of one seed: the best epoch (by fitness), the
 last epoch, each class's mAP50 at the best epoch, and the number of epochs among
@@ -33,6 +35,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LAST_EPOCHS = 20
+USUAL_MODEL = 'yolov5n'  # its folders have no model in their names
 FALL = 0.1
 
 
@@ -65,11 +68,12 @@ def shapes_flags(args):
     if not data.exists():
         run([args.headroom.parent / 'headroom-shapes', data.parent, *demonstration('headroom-shapes')[1:]])
     words = demonstration('headroom')
-    return [*without(words[words.index('train') + 1:], '--data', '--seed', '--name'), '--data', data]
+    return [*without(words[words.index('train') + 1:], '--data', '--cfg', '--seed', '--name'),
+            '--data', data, '--cfg', args.cfg]
 
 
 def bccd_flags(args):
-    return ['--data', args.bccd, '--cfg', 'yolov5n', '--img', 320, '--batch', 16, '--epochs', 60]
+    return ['--data', args.bccd, '--cfg', args.cfg, '--img', 320, '--batch', 16, '--epochs', 60]
 
 
 def aerial_flags(args):
@@ -84,7 +88,7 @@ def aerial_flags(args):
             'names': names,
         }))
         run([args.headroom, 'tile', '--data', whole, '--output', tiles, '--size', 640])
-    return ['--data', tiles / 'data.yaml', '--cfg', 'yolov5n', '--weights', args.weights,
+    return ['--data', tiles / 'data.yaml', '--cfg', args.cfg, '--weights', args.weights,
             '--img', 320, '--batch', 16, '--epochs', 15]
 
 
@@ -108,7 +112,8 @@ def is_complete(folder):
 
 def train(args, name, flags, seed):
     """Trains the run unless it is complete, and returns its folder."""
-    folder = args.folder / name / f'seed{seed}'
+    model = '' if args.cfg == USUAL_MODEL else '-' + pathlib.Path(args.cfg).stem
+    folder = args.folder / (name + model) / f'seed{seed}'
     if is_complete(folder):
         return folder
     if any(folder.glob('checkpoints/*')):
@@ -160,6 +165,7 @@ def main():
         words, train_flags = words[:at], words[at + 1:]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('trainings', nargs='*', metavar='NAME')
+    parser.add_argument('--cfg', default=USUAL_MODEL)
     parser.add_argument('--seeds', type=int, default=8)
     parser.add_argument('--first-seed', type=int, default=0)
     parser.add_argument('--folder', type=pathlib.Path, default=ROOT / 'runs/accuracy')

@@ -6,9 +6,12 @@ batch, sizes and threads, synthetic input on both sides. Absolute figures are
 noise on shared machines; the ratio of medians is the result.
 
     ddp_ratio.py --peer PEER.py --python PYTHON [--img 160 320] [--windows 5]
+    ddp_ratio.py --model yolov8n --python PYTHON
 
-PYTHON has torch 2.x; PEER.py prints one JSON line with images_per_second per
-window. The peer runs with and without --channels-last; the faster counts.
+--model is a letter of YOLOv5's sizes, or the name of a network whose head has
+no anchors; place_peer.py trains the latter, and needs no --peer. PYTHON has
+torch 2.x; PEER.py prints one JSON line with images_per_second per window. The
+peer runs with and without --channels-last; the faster counts.
 """
 import argparse
 import json
@@ -19,12 +22,13 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+PLACE_PEER = pathlib.Path(__file__).with_name('place_peer.py')
 
 
 def headroom_rate(args, img):
     """The median over the steps of one window, without the warm-up."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [str(args.headroom), 'train', '--synthetic-input', '--cfg', 'yolov5' + args.model,
+        command = [str(args.headroom), 'train', '--synthetic-input', '--cfg', args.cfg,
                    '--img', str(img), '--batch', str(args.batch * args.processes),
                    '--processes', str(args.processes), '--threads', str(args.threads),
                    '--max-steps', str(args.warmup + args.steps), '--project', folder]
@@ -46,7 +50,7 @@ def peer_rate(args, img, channels_last):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument('--peer', type=pathlib.Path, required=True)
+    parser.add_argument('--peer', type=pathlib.Path)
     parser.add_argument('--python', default=sys.executable)
     parser.add_argument('--headroom', type=pathlib.Path, default=ROOT / 'build' / 'bin' / 'headroom')
     parser.add_argument('--model', default='n')
@@ -54,6 +58,12 @@ def main():
     for flag, value in (('batch', 16), ('processes', 2), ('threads', 1), ('steps', 20), ('warmup', 5), ('windows', 5)):
         parser.add_argument(f'--{flag}', type=int, default=value)
     args = parser.parse_args()
+    is_letter = len(args.model) == 1
+    args.cfg = 'yolov5' + args.model if is_letter else args.model
+    if args.peer is None:
+        if is_letter:
+            parser.error(f'--model {args.model} needs --peer')
+        args.peer = PLACE_PEER
     for img in args.img:
         rates = {'headroom': [], 'peer': [], 'peer channels-last': []}
         for window in range(args.windows):
@@ -64,7 +74,7 @@ def main():
                   ', '.join(f'{name} {values[-1]:.1f}' for name, values in rates.items()), file=sys.stderr, flush=True)
         medians = {name: statistics.median(values) for name, values in rates.items()}
         fastest_peer = max(medians['peer'], medians['peer channels-last'])
-        print(json.dumps({'img': img, 'images_per_second': medians, 'ratio': medians['headroom'] / fastest_peer}),
+        print(json.dumps({'model': args.cfg, 'img': img, 'images_per_second': medians, 'ratio': medians['headroom'] / fastest_peer}),
               flush=True)
 
 

@@ -168,7 +168,8 @@ std::vector<PhaseMeasurement> measure_phases(
   activations::install_saved_tensor_policies();
   plan::Plan plan = plan_of(cell);
   plan.validation_images = validation_images;
-  const predict::MemoryRequest request = request_of(cell, plan);
+  predict::MemoryRequest request = request_of(cell, plan);
+  request.labels.assumed_boxes_per_image += cell.more_boxes;
   const labels::Dataset images =
       gray_images(folder, 2 * cell.config().global_batch_size, cell.image_size,
                   8 + cell.more_boxes, loader::kSyntheticClasses);

@@ -110,16 +110,31 @@ std::vector<Cell> cells() {
 INSTANTIATE_TEST_SUITE_P(Cells, WrongRank, ::testing::ValuesIn(cells()),
                          [](const auto& cell) { return cell.param.name; });
 
+// Two ranks differ after 5 steps and again after 9.
+ProgramResult differ_twice(const fs::path& folder, const Words& more) {
+  return run_program(joined(joined(joined(train_fp64("8"), kRun),
+                                   joined(kTwo, {"--inject",
+                                                 "corrupt@rank=1,step=3;"
+                                                 "corrupt@rank=0,step=7"})),
+                            more),
+                     folder);
+}
+
 TEST(WrongRankOfTwo, ASecondTimeEndsTheRun) {
   const fs::path folder = fresh_folder();
-  const ProgramResult result = run_program(
-      joined(joined(train_fp64("8"), kRun),
-             joined(kTwo, {"--inject",
-                           "corrupt@rank=1,step=3;corrupt@rank=0,step=7"})),
-      folder);
+  const ProgramResult result = differ_twice(folder, {});
   EXPECT_EQ(result.exit_code, 5) << result.err;
   EXPECT_THAT(result.err, HasSubstr("for the second time"));
   EXPECT_THAT(result.err, HasSubstr("--resume"));
+}
+
+TEST(WrongRankOfTwo, ASecondTimeManyStepsLaterIsComputedAgainToo) {
+  const fs::path folder = fresh_folder();
+  const ProgramResult result =
+      differ_twice(folder, {"--set", "card_failure_steps=2"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  expect_same_steps(steps_so_far(folder), undisturbed(kTwo).steps);
+  EXPECT_EQ(events_named(folder, "card_failure").size(), 4u);
 }
 
 // Cores are shared: three processes of two threads each.

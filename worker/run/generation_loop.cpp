@@ -55,8 +55,7 @@ struct ThisProcess {
   // hold the state.
   std::optional<agent_loss::Reprieve> reprieve;
   bool is_saved = false;  // all ranks saved the newest step before their end
-  // How often weights differed, and no majority showed which rank was wrong.
-  int undecided = 0;
+  step::UndecidedDifferences undecided;
   int64_t committed_steps() const {
     return training ? training->committed_steps() : carried.newest_step();
   }
@@ -251,8 +250,8 @@ bool leave_failed_generation(control::CoordinatorClient& client,
 }
 
 // A rank computes wrong, and every rank's state depends on it: no state in
-// memory is kept. If nobody is outvoted, the ranks compute the same steps again
-// once, because a bit may have changed by chance; the second time they end.
+// memory is kept. If nobody is outvoted a second time soon after the first, the
+// ranks end.
 void distrust_all(control::CoordinatorClient& client,
                   const control::Assignment& assignment, ThisProcess& process,
                   Failure& failure) {
@@ -260,19 +259,23 @@ void distrust_all(control::CoordinatorClient& client,
   if (process.training) process.training->distrust();
   process.carried.held.clear();
   if (!failure.is_undecided) return;
-  const bool is_last = ++process.undecided > 1;
+  const int64_t within_steps =
+      configs::parse_run_config(assignment.run_config_yaml, run_files::kRun)
+          .card_failure_steps;
+  const bool is_last = process.undecided.is_repeated(committed, within_steps);
   if (failure.is_suspect) {
     client.report_event(
         {.event = EventKind::kCardFailure,
          .step = committed,
          .rank = assignment.rank,
-         .reason =
-             cat("rank ", assignment.rank, " on ", this_host_name(),
-                 process.card == Card() ? "" : ", " + to_string(process.card),
-                 ", may compute wrong: ", failure.message, "; ",
-                 is_last ? "it is the second time, so the run ends"
-                         : "the steps since the newest checkpoint are "
-                           "computed again"),
+         .reason = cat(
+             "rank ", assignment.rank, " on ", this_host_name(),
+             process.card == Card() ? "" : ", " + to_string(process.card),
+             ", may compute wrong: ", failure.message, "; ",
+             is_last ? cat("it is the second time within ",
+                           counted(within_steps, "step"), ", so the run ends")
+                     : cat("the steps since the newest checkpoint are "
+                           "computed again")),
          .warning = true});
   }
   if (!is_last) return;

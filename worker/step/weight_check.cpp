@@ -109,6 +109,12 @@ WeightsDiffer::WeightsDiffer(WeightJudgement judgement, int rank,
       is_wrong_(has(judgement_.wrong, rank)),
       is_undecided_(has(judgement_.undecided, rank)) {}
 
+bool UndecidedDifferences::is_repeated(int64_t committed_steps,
+                                       int64_t within_steps) {
+  const auto before = std::exchange(newest_, committed_steps);
+  return before && committed_steps - *before <= within_steps;
+}
+
 void require_equal_weights(const TrainingState& state,
                            collectives::Mesh& mesh) {
   const int num_stages = mesh.layout.pipeline_parallel_size;

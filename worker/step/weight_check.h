@@ -68,6 +68,18 @@ class WeightsDiffer : public std::runtime_error {
   bool is_wrong_, is_undecided_;
 };
 
+// The steps at which ranks differed and none was outvoted. The ranks compute
+// the same steps again once, because a bit may have changed by chance.
+class UndecidedDifferences {
+ public:
+  // Adds one. Returns whether the newest one before is at most `within_steps`
+  // committed steps older: then a rank computes wrong, and the run ends.
+  bool is_repeated(int64_t committed_steps, int64_t within_steps);
+
+ private:
+  std::optional<int64_t> newest_;
+};
+
 // Compares the state now. Throws WeightsDiffer. Collective.
 void require_equal_weights(const TrainingState& state, collectives::Mesh& mesh);
 

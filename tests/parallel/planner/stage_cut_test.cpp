@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <random>
 
+#include "configs/layers/model_table.h"
 #include "parallel/base/check.h"
 
 namespace headroom::planner {
@@ -40,6 +41,40 @@ TEST(StagePartition, EveryStageGetsParameters) {
   request.in_flight.push_back(1);
   EXPECT_EQ(partition_stages(request), std::nullopt) << "three stages";
   EXPECT_EQ(partition_stages(chain({1, 1, 1}, 4)), std::nullopt);
+}
+
+TEST(StagePartition, AMapThatMayNotBeSentIsReadInItsStage) {
+  PartitionRequest request = chain({1, 1, 1, 1}, 2);
+  EXPECT_EQ(partition_stages(request), (Begins{0, 2}));
+  request.layers[1].may_be_sent = false;
+  EXPECT_EQ(partition_stages(request), (Begins{0, 1}));
+  request.layers[0].may_be_sent = false;
+  EXPECT_EQ(partition_stages(request), (Begins{0, 3}));
+  request.layers[2].may_be_sent = false;
+  EXPECT_EQ(partition_stages(request), std::nullopt);
+}
+
+// The branches of a head without anchors are one stage together.
+TEST(StagePartition, BranchesAreInTheLastStage) {
+  const auto layers = layers::layer_costs(layers::load_model_table("yolov8n"));
+  constexpr int64_t kBranches = 6;
+  EXPECT_EQ(std::ranges::count_if(layers, &layers::LayerCost::is_branch),
+            kBranches);
+  const int64_t with_parameters = std::ranges::count_if(
+      layers,
+      [](const layers::LayerCost& layer) { return layer.parameters > 0; });
+  EXPECT_EQ(most_stages(layers), with_parameters - kBranches + 1);
+  predict::MemoryRequest request;
+  request.layers = layers;
+  request.plan.micro_batch_size = request.plan.batch_norm_group_size = 1;
+  request.global_batch_size = 2;
+  for (const int64_t stages : {int64_t{4}, most_stages(layers)}) {
+    request.plan.layout.pipeline_parallel_size = static_cast<int>(stages);
+    request.plan.stage_begins = {0};
+    const Begins begins = cut_stages(request);
+    EXPECT_EQ(std::ssize(begins), stages);
+    EXPECT_LE(begins.back(), std::ssize(layers) - kBranches - 1);
+  }
 }
 
 TEST(StagePartition, AmongEqualsFewestBytesThenTheEarliestCut) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <memory>
 
 #include "tests/parallel/predict/small_layers.h"
 
@@ -49,6 +50,35 @@ TEST(Evaluation, PartsOfHeadsAreJoinedOnTheFirstRank) {
   request.spatial_rank = 1;
   EXPECT_EQ(evaluation_peak_bytes(request),
             std::max(kMapBytes / 2 + own, 2 * own));
+}
+
+// Decoding holds all rows, the distances, and a softmax or all probabilities
+// of a level.
+TEST(Evaluation, WithoutAnchorsRowsAreDecodedFromDistances) {
+  EvaluationRequest request = head_request();
+  const layers::MapShape input = {16, 2};
+  layers::LayerProgram box, cls;
+  box.inputs = cls.inputs = {input};
+  box.run_block(box.declare_output_conv("", 16, 64, 0), 0);
+  cls.run_block(cls.declare_output_conv("", 16, 3, 0), 0);
+  layers::LayerCost branch = request.stage.layers[0];
+  branch.inputs = {0};
+  branch.program = std::make_shared<const layers::LayerProgram>(box);
+  branch.channels = 64;
+  layers::LayerCost other = branch;
+  other.program = std::make_shared<const layers::LayerProgram>(cls);
+  other.channels = 3;
+  layers::LayerCost detect;
+  detect.inputs = {1, 2};
+  detect.stride = 2;
+  detect.channels = 67;
+  request.stage.layers = {request.stage.layers[0], branch, other, detect};
+  request.stage.end = 4;
+  request.loss = {3, {}, false};
+  request.loss.has_anchors = false;
+  constexpr int64_t kChannel = 32 * 32 * 4;
+  EXPECT_EQ(evaluation_peak_bytes(request),
+            (64 + 3) * kChannel + (5 + 3) * kChannel + (4 + 64) * kChannel);
 }
 
 // For such a small image, the convolution unfolds the windows: 27 values per

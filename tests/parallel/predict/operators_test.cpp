@@ -201,6 +201,38 @@ TEST_F(Losses, OneClassHasNoClassification) {
   EXPECT_EQ(buffers_.live_bytes(), 2 * 4 * 4 * 3 * 4 + 10 * 5 * 8);
 }
 
+// Distances and 80 classes on 2 x 4 x 4 cells; three labels.
+TEST_F(Losses, WithoutAnchorsHeadsAndTargetsAreKept) {
+  const Map box = made_map(64, 8), cls = made_map(80, 8);
+  const int64_t heads = box.memory->bytes + cls.memory->bytes;
+  LossShape shape;
+  shape.has_anchors = false;
+  shape.boxes = 3;
+  run_loss(context(), {box, cls}, shape);
+  const int64_t targets = 3 * 10 * 88;
+  EXPECT_EQ(buffers_.live_bytes(), heads + targets);
+  // The sum of a class map: its terms, and these in double.
+  EXPECT_EQ(buffers_.peak_bytes(), heads + targets + 3 * cls.memory->bytes);
+  buffers_.reset_peak();
+  graph_.run_backward([](int64_t) {}, nullptr);
+  EXPECT_EQ(buffers_.peak_bytes(), 2 * heads + targets);
+  EXPECT_EQ(buffers_.live_bytes(), heads) << "held by the test";
+}
+
+// The predicted boxes, and what two ranks take of an image, are freed.
+TEST_F(Losses, WithoutAnchorsSplitImagesExchangeTakenPlaces) {
+  const Map box = made_map(64, 8), cls = made_map(1, 8);
+  const int64_t heads = box.memory->bytes + cls.memory->bytes;
+  LossShape shape;
+  shape.num_classes = 1;
+  shape.has_anchors = false;
+  shape.boxes = 3;
+  shape.ranks_of_image = 2;
+  run_loss(context(), {box, cls}, shape);
+  const int64_t boxes = 2 * 4 * 4 * 4 * 4, taken = 3 * 10 * 2 * 8;
+  EXPECT_EQ(buffers_.peak_bytes(), heads + boxes + 3 * taken);
+}
+
 // Two 1x1 blocks of 8 channels at stride 1, in sequence.
 class Policies : public PassFixture {
  protected:

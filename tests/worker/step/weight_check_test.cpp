@@ -105,6 +105,14 @@ TEST(WeightJudgement, OutvotedRanksAreWrong) {
   }
 }
 
+TEST(UndecidedDifferences, AreRepeatedOnlySoonAfterTheNewest) {
+  UndecidedDifferences differences;
+  EXPECT_FALSE(differences.is_repeated(5, 1000));
+  EXPECT_FALSE(differences.is_repeated(1006, 1000));
+  EXPECT_TRUE(differences.is_repeated(2006, 1000));
+  EXPECT_TRUE(differences.is_repeated(2000, 1000)) << "after going back";
+}
+
 configs::RunConfig small_config() {
   configs::RunConfig config;
   config.synthetic_input = true;
