@@ -222,8 +222,10 @@ int64_t RankShare::largest_slice() const {
 }
 
 int64_t RankShare::most_matches(int64_t samples) const {
-  return predict::most_matches(most_boxes(request_.labels, samples).boxes,
-                               request_.layers.back().anchors);
+  const layers::LayerCost& detect = request_.layers.back();
+  return predict::most_matches(
+      most_boxes(request_.labels, samples).boxes,
+      detect.anchors * static_cast<int64_t>(detect.inputs.size()));
 }
 
 int64_t RankShare::target_bytes(int64_t matches) const {

@@ -282,7 +282,7 @@ class LoadWorker final : public Caller {
     wire::Progress progress;
     progress.set_step(steps_);
     progress.set_num_steps(100'000);
-    progress.set_box(0.05);
+    progress.mutable_losses()->set_first(0.05);
     progress.set_images_per_second(1000);
     progress.set_measured_peak_bytes(int64_t{1} << 30);
     progress.set_median_step_ms(100);

@@ -122,7 +122,8 @@ TEST(Convert, TheReasonWithWhichAWorkerLeft_IsReadBackUnchanged) {
 TEST(Convert, EveryPhaseOfAWorker_IsReadBack_AndAnUnknownNumberIsRefused) {
   std::set<std::string> names;
   for (int number = 0; number <= static_cast<int>(kLastWorkerPhase); ++number) {
-    const RunProgress sent{.phase = static_cast<WorkerPhase>(number)};
+    RunProgress sent;
+    sent.phase = static_cast<WorkerPhase>(number);
     EXPECT_EQ(from_message<RunProgress>(to_message<wire::Progress>(sent)).phase,
               sent.phase);
     names.insert(to_string(sent.phase));

@@ -171,7 +171,7 @@ TEST(Forecast, WithoutGradientsAStepHasTwoSmallSums) {
   ForecastRequest request = on_machines(64);
   for (TimedLayer& layer : request.step.layers) layer.parameters = 0;
   const double vote =
-      host_sum_seconds(request.machines, 512, 8 * (14 * 512 + 9));
+      host_sum_seconds(request.machines, 512, 8 * (15 * 512 + 10));
   EXPECT_DOUBLE_EQ(forecast_step(request).communication,
                    sum_time(request.machines, 512, 4096).least());
   EXPECT_DOUBLE_EQ(forecast_step(request).host, vote);

@@ -219,7 +219,8 @@ TEST_F(Losses, WithoutAnchorsHeadsAndTargetsAreKept) {
   EXPECT_EQ(buffers_.live_bytes(), heads) << "held by the test";
 }
 
-// The predicted boxes, and what two ranks take of an image, are freed.
+// The predicted boxes are freed after the targets are made, and what two ranks
+// take of an image before.
 TEST_F(Losses, WithoutAnchorsSplitImagesExchangeTakenPlaces) {
   const Map box = made_map(64, 8), cls = made_map(1, 8);
   const int64_t heads = box.memory->bytes + cls.memory->bytes;
@@ -227,10 +228,14 @@ TEST_F(Losses, WithoutAnchorsSplitImagesExchangeTakenPlaces) {
   shape.num_classes = 1;
   shape.has_anchors = false;
   shape.boxes = 3;
-  shape.ranks_of_image = 2;
+  const int64_t boxes = 2 * 4 * 4 * 4 * 4, targets = 3 * 10 * 88;
   run_loss(context(), {box, cls}, shape);
-  const int64_t boxes = 2 * 4 * 4 * 4 * 4, taken = 3 * 10 * 2 * 8;
-  EXPECT_EQ(buffers_.peak_bytes(), heads + boxes + 3 * taken);
+  EXPECT_EQ(buffers_.peak_bytes(), heads + boxes + targets);
+  shape.ranks_of_image = 6;
+  buffers_.reset_peak();
+  run_loss(context(), {box, cls}, shape);
+  const int64_t taken = 3 * 10 * 2 * 8;
+  EXPECT_EQ(buffers_.peak_bytes(), heads + targets + boxes + (1 + 6) * taken);
 }
 
 // Two 1x1 blocks of 8 channels at stride 1, in sequence.

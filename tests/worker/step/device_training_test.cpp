@@ -356,7 +356,7 @@ TEST_F(OneDevice, ValidationEqualsTheCpus) {
   EXPECT_EQ(device.images, 6);
   EXPECT_EQ(device.labels, cpu.labels);
   for (size_t i = 0; i < kNumLossTerms; ++i) {
-    EXPECT_NEAR(device.terms[i], cpu.terms[i], 1e-9);
+    EXPECT_NEAR(device.losses[i], cpu.losses[i], 1e-9);
   }
   EXPECT_NEAR(device.map50, cpu.map50, 1e-6);
 }

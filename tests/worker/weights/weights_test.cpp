@@ -321,8 +321,8 @@ model::LayerGraph yolov8n(int64_t num_classes, uint64_t seed) {
 TEST_F(WeightsTest, ANetworkWithoutAnchorsIsRecognisedByItsShapes) {
   if (!parity_present()) GTEST_SKIP() << kParityMissing;
   int recognised = 0;
-  for (const auto& [name, made] :
-       load_parity_json("u/architecture.json").items()) {
+  const nlohmann::json networks = load_parity_json("u/architecture.json");
+  for (const auto& [name, made] : networks.items()) {
     TensorShapes shapes;
     for (const nlohmann::json& entry : made["state"]) {
       shapes[entry[0]] = entry[1].get<std::vector<int64_t>>();

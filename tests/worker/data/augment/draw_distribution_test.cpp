@@ -62,9 +62,9 @@ DrawnSample drawn_sample(int64_t epoch, int64_t sample) {
       {"scale", place(warp.scale, 0.5, 1.5)},
       {"translation x", place(shift(0), -0.1, 0.1)},
       {"translation y", place(shift(1), -0.1, 0.1)},
-      {"hue", place(recipe.gains[0], 0.985, 1.015)},
-      {"saturation", place(recipe.gains[1], 0.3, 1.7)},
-      {"value", place(recipe.gains[2], 0.6, 1.4)},
+      {"hue", place(recipe.gains.hue, 0.985, 1.015)},
+      {"saturation", place(recipe.gains.saturation, 0.3, 1.7)},
+      {"value", place(recipe.gains.value, 0.6, 1.4)},
   };
   result.upside_down = recipe.upside_down;
   result.mirrored = recipe.mirrored;
