@@ -108,7 +108,7 @@ const std::vector<Rule>& rules() {
        {"grpc", "xxhash", "system"}},
       // The parts of a detector. The interfaces of devices use tensors; the
       // other files are also compiled by nvcc without LibTorch's headers.
-      {"worker/kernels", {"configs/layers"}, {"torch"}},
+      {"worker/kernels", {"configs/layers", "parallel/base"}, {"torch"}},
       {"worker/kernels/cpu",
        {"configs/layers", "parallel/base", "parallel/machine",
         "worker/kernels"},
@@ -176,7 +176,8 @@ const std::vector<Rule>& rules() {
                "worker/metrics"}}),
        {"images"}},
       {"worker/export",
-       {"configs/layers", "parallel/base", "worker/model", "worker/weights"},
+       {"configs/layers", "parallel/base", "worker/metrics", "worker/model",
+        "worker/weights"},
        {"torch"}},
       // One training step, and the run around it.
       {"worker/control",
@@ -345,6 +346,7 @@ const std::multimap<std::string, std::string>& exceptions() {
       {"worker/control/report_queue.h", "grpc"},
       {"worker/run/tensorboard.cpp", "grpc"},
       // Writes the slopes of activations and the class names as JSON text.
+      {"worker/export/onnx_network.cpp", "json"},
       {"worker/export/torchscript_network.cpp", "json"},
       // The files of ONNX are protobuf messages too.
       {"worker/export/onnx_graph.cpp", "grpc"},

@@ -181,10 +181,10 @@ TEST(RunRecord, StepsAreGivenWithTheirMemory) {
   EXPECT_EQ(steps["total"], 6);
   EXPECT_EQ(steps["epoch_samples"], 48);
   EXPECT_EQ(steps["bytes"], steps_bytes(folder.path()));
-  EXPECT_EQ(steps["columns"].size(), 8u);
+  EXPECT_EQ(steps["columns"].size(), 9u);
   ASSERT_EQ(steps["rows"].size(), 4u);
   EXPECT_EQ(steps["rows"][0][0], 2);
-  EXPECT_EQ(steps["rows"][0][5], 2.5);
+  EXPECT_EQ(steps["rows"][0][6], 2.5);
   ASSERT_EQ(steps["memory"].size(), 2u);
   EXPECT_TRUE(steps["memory"][1]["predicted"][0].is_null());
   EXPECT_EQ(steps["memory"][1]["measured"][0], 1800);

@@ -71,6 +71,7 @@ class Reference {
     schedule.epochs = scenario_["epochs"];
     schedule.steps_per_epoch = scenario_["batches_per_epoch"];
     schedule.global_batch_size = schedule.nominal_batch_size = kImages;
+    schedule.short_warmup = schedule.lr_of_epoch = true;
     options.gains.num_classes = kClasses;
     options.plan.micro_batch_size = options.plan.batch_norm_group_size =
         kImages;

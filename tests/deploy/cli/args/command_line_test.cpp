@@ -204,7 +204,8 @@ INSTANTIATE_TEST_SUITE_P(
                 "[command line] unknown command 'trian': did you mean "
                 "'train'?"},
         Refused{"train --optimizer LAMB",
-                "[config] --optimizer LAMB: 'LAMB' is not SGD, Adam or AdamW: "
+                "[config] --optimizer LAMB: 'LAMB' is not SGD, Adam, AdamW or "
+                "auto: "
                 "for example --optimizer SGD"},
         Refused{"plan --rendezvous /x",
                 "[config] unknown flag --rendezvous: headroom plan --help "
