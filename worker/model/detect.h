@@ -39,6 +39,7 @@ class DetectionHead : public Layer {
                             const std::vector<int64_t>& first_rows) const = 0;
   // From the current state, since loading weights may change anchors.
   virtual std::vector<LayerGraph::Level> levels() const = 0;
+  virtual bool has_anchors() const = 0;
 };
 
 class Detect final : public DetectionHead {
@@ -56,6 +57,7 @@ class Detect final : public DetectionHead {
   at::Tensor decode(const std::vector<at::Tensor>& heads,
                     const std::vector<int64_t>& first_rows) const override;
   std::vector<LayerGraph::Level> levels() const override;
+  bool has_anchors() const override { return true; }
 
  private:
   struct Head;

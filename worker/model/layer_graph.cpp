@@ -245,6 +245,12 @@ const std::vector<LayerGraph::Level>& LayerGraph::levels() const {
   return implementation_->levels;
 }
 
+bool LayerGraph::has_anchors() const {
+  return implementation_->head != nullptr
+             ? implementation_->head->has_anchors()
+             : !implementation_->levels.front().anchors.empty();
+}
+
 int64_t LayerGraph::num_classes() const { return implementation_->num_classes; }
 
 int64_t LayerGraph::input_channels() const {

@@ -103,9 +103,10 @@ class LayerGraph {
     std::vector<std::pair<double, double>> anchors;  // pixels (w, h)
   };
   // The anchors are read from the state, because loading weights may change
-  // them. The reference is valid until the next call.
+  // them; call it while the state is on the host. The reference is valid until
+  // the next call.
   const std::vector<Level>& levels() const;
-  bool has_anchors() const { return !levels().front().anchors.empty(); }
+  bool has_anchors() const;
   int64_t num_classes() const;
   int64_t input_channels() const;
   int64_t max_stride() const;

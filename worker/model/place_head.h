@@ -34,6 +34,7 @@ class PlaceHead final : public DetectionHead {
   at::Tensor decode(const std::vector<at::Tensor>& heads,
                     const std::vector<int64_t>& first_rows) const override;
   std::vector<LayerGraph::Level> levels() const override;
+  bool has_anchors() const override { return false; }
 
  private:
   int64_t num_classes_;
