@@ -428,6 +428,8 @@ class PlaceLossFunction : public torch::autograd::Function<PlaceLossFunction> {
     const MemoryCategoryScope scope(MemoryCategory::kLoss);
     const auto kept = c10::static_intrusive_pointer_cast<Kept>(
         ctx->saved_data["kept"].toCapsule());
+    // The node keeps its saved data until the whole graph is freed.
+    ctx->saved_data.clear();
     const PlaceLossRule& rule = kept->rule;
     const double scale = grads[0].item<double>() * rule.factor * rule.images;
     variable_list gradients =
