@@ -49,7 +49,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <bool kIsAdam, typename T>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, kBlocksAtATime)
     commit_kernel(const __grid_constant__ FlatBufferArguments arguments) {
   if (!is_committed(arguments)) return;
   commit_piece<kIsAdam, T>(arguments, arguments.pieces[blockIdx.x],

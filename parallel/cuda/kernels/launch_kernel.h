@@ -11,6 +11,11 @@
 
 namespace headroom::cuda {
 
+// The number of blocks that a multiprocessor should run at a time. The compiler
+// may then have to spill registers to memory, but more threads hide the latency
+// of loads.
+inline constexpr int kBlocksAtATime = 4;
+
 // Queues the kernel on a cudaStream_t. Returns a cudaError_t.
 template <typename... Parameters, typename... Arguments>
 cudaError_t launch_kernel(void (*kernel)(Parameters...), const dim3& blocks,

@@ -8,10 +8,6 @@ namespace {
 
 constexpr int kWarps = kLossThreads / kLanes;
 constexpr unsigned kAllLanes = 0xffffffffu;
-// Number of blocks that a multiprocessor runs at a time. The compiler must then
-// spill some registers of the box loss to memory, but more threads hide the
-// latency of loading cells.
-constexpr int kBlocksAtATime = 4;
 
 // Returns the sum in every lane, always added in the same order.
 __device__ double warp_sum(double value) {

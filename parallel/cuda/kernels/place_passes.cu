@@ -8,8 +8,6 @@ namespace {
 
 constexpr int kWarps = kSideThreads / kLanes;
 constexpr unsigned kAllLanes = 0xffffffffu;
-// Number of blocks that a multiprocessor runs at a time (loss_passes.cu).
-constexpr int kBlocksAtATime = 4;
 
 // Returns the sum in every lane, always added in the same order.
 __device__ double lane_sum(double value) {

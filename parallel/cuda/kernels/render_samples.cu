@@ -12,11 +12,10 @@ namespace headroom::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kBlocksPerMultiprocessor = 4;  // a thread then has 64 registers
 
 // A row of blocks renders one sample, so all its threads read one recipe.
 template <typename Level>
-__global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor)
+__global__ void __launch_bounds__(kThreads, kBlocksAtATime)
     render_kernel(const RenderArguments arguments) {
   const int64_t pixel =
       static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
