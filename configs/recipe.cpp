@@ -116,6 +116,12 @@ std::vector<std::string> check_head_settings(const RunConfig& config,
     }
     return lines;
   }
+  if (!config.teacher.empty()) {
+    throw Error("config",
+                "--teacher is for models with anchors, and this one has none",
+                "leave it out, or train a model with anchors, for example "
+                "--cfg yolov5s");
+  }
   const std::string refused =
       changed_keys(config, {"label_smoothing", "hyp.fl_gamma", "hyp.cls_pw",
                             "hyp.anchors", "anchors"});

@@ -201,6 +201,7 @@ struct RunConfig {
   std::string task = "val";
   double confidence_threshold = 0.001;
   double nms_iou_threshold = kAutomaticShare;
+  bool clip_boxes = true;
   int64_t max_detections = 300;
   bool save_txt = false;
   bool save_conf = false;

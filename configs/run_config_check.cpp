@@ -221,6 +221,10 @@ void check_tiles(const RunConfig& config) {
     refuse_run(tile + " has a side of 0 pixels",
                "give both sides, for example --tile 640");
   }
+  if (!config.clip_boxes) {
+    refuse_run(tile + " joins boxes that are cut at the image's edge",
+               "leave clip_boxes out");
+  }
   if (!may_be_float32(config)) {
     refuse_run(tile + " computes in float32, as headroom detect does",
                "leave --precision out");

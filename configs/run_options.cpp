@@ -666,6 +666,11 @@ Options how_to_evaluate() {
            "objects apart that stand close together, and leaves more doubles. "
            "-1 is 0.6, and 0.7 for a head without anchors, such as YOLOv8's.",
            {.range = {-1, 1}}),
+      key("clip_boxes", &C::clip_boxes,
+          "Boxes are cut at the image's edge before they are compared with the "
+          "labels, as in headroom detect. The ultralytics package compares "
+          "them as predicted: false gives its mAP, which is lower where "
+          "objects reach over the edge."),
       flag("max_detections", &C::max_detections, "--max-det N", kVal,
            "At most this many boxes of an image are kept, the strongest ones.",
            {.unit = "boxes per image", .range = {1, 30'000}}),

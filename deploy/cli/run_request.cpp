@@ -582,10 +582,12 @@ RunRequest make_run_request(const CommandLine& line,
   if (config.cfg.empty() && config.weights.empty() &&
       config.command == "train") {
     config.cfg = "yolov5s";
-    request.notes.push_back(
-        "no --cfg and no --weights: training yolov5s from scratch; --cfg "
-        "yolov5su has a newer head (on COCO 43.0 AP instead of 37.4, by its "
-        "authors)");
+    if (line.value_of("--sweep").find("cfg=") == std::string::npos) {
+      request.notes.push_back(
+          "no --cfg and no --weights: training yolov5s from scratch; --cfg "
+          "yolov5su has a newer head (on COCO 43.0 AP instead of 37.4, by its "
+          "authors)");
+    }
   }
   request.num_agents = place ? place->size : 1;
   if (config.device.empty()) config.device = kAutomaticDevice;

@@ -170,6 +170,14 @@ TEST(HeadSettings, LabelSmoothingAndFocalLossNeedAnchors) {
   EXPECT_THROW(check_head_settings(config, false), Error);
 }
 
+TEST(HeadSettings, ATeacherNeedsAnchors) {
+  RunConfig config;
+  config.teacher = "best.safetensors";
+  EXPECT_NO_THROW(check_head_settings(config, true));
+  EXPECT_THAT(testing::refusal_of([&] { check_head_settings(config, false); }),
+              HasSubstr("--teacher is for models with anchors"));
+}
+
 TEST(HyperparameterFile, OfModelsWithoutAnchorsHasTheirGains) {
   const testing::TemporaryFolder folder;
   folder.write("hyp.yaml", "box: 7\ncls: 0.4\ndfl: 1.2\nlr0: 0.02\n");

@@ -226,6 +226,12 @@ const Refused kTiles[] = {
      "tiles, cut them once: headroom tile"},
     {[](RunConfig& c) {
        tile(c);
+       c.clip_boxes = false;
+     },
+     "--tile 640 640 joins boxes that are cut at the image's edge: leave "
+     "clip_boxes out"},
+    {[](RunConfig& c) {
+       tile(c);
        c.tile_width = 0;
      },
      "--tile 640 0 has a side of 0 pixels: give both sides, for example --tile "

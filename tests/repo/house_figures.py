@@ -28,8 +28,8 @@ SOURCE = (".h", ".cpp", ".cu", ".cuh")
 
 # The largest value of each figure that --check accepts.
 LIMITS = {
-    "source lines": 149100,
-    "files in the largest folder": 48,
+    "source lines": 150700,
+    "files in the largest folder": 51,
     "circles between folders": 0,
 }
 

@@ -49,8 +49,12 @@ TEST(ParityFiles, EachIsReadByATest) {
     const std::string name =
         fs::relative(entry.path(), kFolder).generic_string();
     if (entry.is_directory() || is_text(name)) continue;
-    // Files of the anchor-free networks, which this program does not have yet.
-    if (name.starts_with("u/")) continue;
+    // Of the networks without anchors, tests compose the names of tensor files
+    // from those of the networks, and bccd.json has figures of trainings.
+    if (name.starts_with("u/") &&
+        (!name.ends_with(".json") || name == "u/bccd.json")) {
+      continue;
+    }
     ++found;
     // The name is at the end of a string, after any folder.
     EXPECT_NE(tests.find(name + "\""), std::string::npos)

@@ -200,7 +200,8 @@ std::vector<metrics::Detection> Detector::look_at(const cv::Mat& pixels) {
       metrics::non_maximum_suppression(model_.decode(heads), options_.nms)
           .at(0);
   for (metrics::Detection& detection : detections) {
-    detection.box = metrics::to_source(detection.box, input->mapping);
+    detection.box = metrics::clipped(
+        metrics::to_source(detection.box, input->mapping), input->mapping);
   }
   return detections;
 }

@@ -5,10 +5,12 @@
 namespace headroom::metrics {
 namespace {
 
-float map(float position, double pad, double ratio, int64_t size) {
-  const float source =
-      (position - static_cast<float>(pad)) / static_cast<float>(ratio);
-  return std::clamp(source, 0.0f, static_cast<float>(size));
+float map(float position, double pad, double ratio) {
+  return (position - static_cast<float>(pad)) / static_cast<float>(ratio);
+}
+
+float clip(float position, int64_t size) {
+  return std::clamp(position, 0.0f, static_cast<float>(size));
 }
 
 }  // namespace
@@ -25,10 +27,13 @@ Corners label_corners(double cx, double cy, double w, double h, int64_t height,
 
 Corners to_source(const Corners& box, const SourceMapping& mapping) {
   const double ratio = mapping.ratio;
-  return {map(box.x1, mapping.pad_x, ratio, mapping.width),
-          map(box.y1, mapping.pad_y, ratio, mapping.height),
-          map(box.x2, mapping.pad_x, ratio, mapping.width),
-          map(box.y2, mapping.pad_y, ratio, mapping.height)};
+  return {map(box.x1, mapping.pad_x, ratio), map(box.y1, mapping.pad_y, ratio),
+          map(box.x2, mapping.pad_x, ratio), map(box.y2, mapping.pad_y, ratio)};
+}
+
+Corners clipped(const Corners& box, const SourceMapping& mapping) {
+  return {clip(box.x1, mapping.width), clip(box.y1, mapping.height),
+          clip(box.x2, mapping.width), clip(box.y2, mapping.height)};
 }
 
 }  // namespace headroom::metrics

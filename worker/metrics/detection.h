@@ -55,7 +55,10 @@ struct SourceMapping {
 Corners label_corners(double cx, double cy, double w, double h, int64_t height,
                       int64_t width);
 
-// Converts input pixels to source pixels, clipped to the image.
+// Converts input pixels to source pixels.
 Corners to_source(const Corners& box, const SourceMapping& mapping);
+
+// The part of a box, in source pixels, that is inside the source image.
+Corners clipped(const Corners& box, const SourceMapping& mapping);
 
 }  // namespace headroom::metrics

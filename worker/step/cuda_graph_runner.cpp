@@ -164,11 +164,10 @@ at::Tensor CudaGraphRunner::run(MicroBatch inputs,
   }
   if (!inputs.targets.is_like(graph_->inputs.targets)) {
     if (!std::exchange(was_overfull_, true)) {
-      news_.push_back(cat(
-          "a micro-batch has more than ",
-          std::ranges::min(graph_->inputs.targets.capacities),
-          " matches in a level, for which its graph has room: such ones run as "
-          "they are"));
+      news_.push_back(
+          cat("a micro-batch has more targets than its graph has room for (",
+              std::ranges::min(graph_->inputs.targets.capacities),
+              "): such ones run as they are"));
     }
     return forward(on_device(inputs));
   }

@@ -63,8 +63,9 @@ std::vector<metrics::LabelledBox> labels_of_image(
     if (row.image != image) continue;
     const metrics::Corners corners = metrics::label_corners(
         row.cx, row.cy, row.w, row.h, batch.image_height, batch.image_width);
-    boxes.push_back({metrics::to_source(corners, letterbox),
-                     static_cast<int32_t>(row.class_index)});
+    boxes.push_back(
+        {metrics::clipped(metrics::to_source(corners, letterbox), letterbox),
+         static_cast<int32_t>(row.class_index)});
   }
   return boxes;
 }
@@ -173,6 +174,7 @@ ValidationOptions options_of(const configs::RunConfig& config,
   ValidationOptions options;
   options.confidence_threshold = config.confidence_threshold;
   options.nms_iou_threshold = config.nms_iou_threshold;
+  options.clip_boxes = config.clip_boxes;
   options.max_detections = config.max_detections;
   options.gains = gains;
   options.place_gains = place_gains(config.hyp);
@@ -201,6 +203,9 @@ BatchDetections detect(const model::LayerGraph& model,
         letterbox_of(batch.geometry[image]);
     for (metrics::Detection& detection : result.images[image]) {
       detection.box = metrics::to_source(detection.box, letterbox);
+      if (options.clip_boxes) {
+        detection.box = metrics::clipped(detection.box, letterbox);
+      }
     }
   }
   return result;

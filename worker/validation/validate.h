@@ -40,6 +40,7 @@ struct ValidationOptions {
   // of low confidence.
   double confidence_threshold = 0.001;
   double nms_iou_threshold = metrics::kIouOfHead;
+  bool clip_boxes = true;
   int64_t max_detections = 300;
   loss::LossGains gains;
   loss::PlaceGains place_gains = {};  // of a head without anchors

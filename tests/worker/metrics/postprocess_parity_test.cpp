@@ -226,7 +226,8 @@ TEST(BoxMappingParityTest, SourcePixels) {
     for (size_t i = 0; i < figures["boxes_in"].size(); ++i) {
       const auto in = figures["boxes_in"][i].get<std::array<float, 4>>();
       const auto out = figures["boxes_out"][i].get<std::array<float, 4>>();
-      const Corners box = to_source({in[0], in[1], in[2], in[3]}, mapping);
+      const Corners box =
+          clipped(to_source({in[0], in[1], in[2], in[3]}, mapping), mapping);
       EXPECT_EQ((std::array<float, 4>{box.x1, box.y1, box.x2, box.y2}), out)
           << figures["to_hw"].dump() << " box " << i;
     }

@@ -29,12 +29,14 @@ fs::path bccd() {
 
 // A network that the reference trained, with what the reference found with it.
 struct Trained {
-  std::string weights;  // beside its metrics and predictions
-  std::string cfg;      // empty if the weights name it
+  std::string weights, metrics, predictions;  // files of the parity folder
+  std::string cfg;                            // empty if the weights name it
   int64_t tensors = 0;
   // The members of the metrics, the split and the size of the images.
   std::vector<std::tuple<std::string, std::string, int64_t>> measured;
   double least_score = 0;  // boxes below it are not compared
+  // Whether the reference cuts boxes before it compares them with labels.
+  bool clip_boxes = true;
 };
 void PrintTo(const Trained& trained, std::ostream* out) {
   *out << trained.weights;
@@ -42,6 +44,8 @@ void PrintTo(const Trained& trained, std::ostream* out) {
 
 Trained with_anchors() {
   return {"weights/bccd_v5n.safetensors",
+          "weights/bccd_v5n_metrics.json",
+          "weights/bccd_v5n_val_320_predictions.json",
           "yolov5n",
           349,
           {{"/val_320", "val", 320},
@@ -51,11 +55,14 @@ Trained with_anchors() {
 }
 Trained without_anchors() {
   return {"u/weights/bccd_slim8.pt",
+          "u/weights/bccd_slim8_metrics.json",
+          "u/weights/bccd_slim8_val_320_predictions.json",
           "",
           355,
           {{"/best_pt/val_yolov5_rule", "val", 320},
            {"/best_pt/test_yolov5_rule", "test", 320}},
-          0.2};
+          0.2,
+          false};
 }
 
 class TrainedModel : public ::testing::TestWithParam<Trained> {
@@ -70,11 +77,8 @@ class TrainedModel : public ::testing::TestWithParam<Trained> {
     }
   }
 
-  static nlohmann::json beside_weights(const std::string& suffix) {
-    const std::string& weights = GetParam().weights;
-    std::ifstream file(
-        parity_path(weights.substr(0, weights.rfind('.')) + suffix));
-    return nlohmann::json::parse(file);
+  static nlohmann::json parity_json(const std::string& name) {
+    return nlohmann::json::parse(std::ifstream(parity_path(name)));
   }
 
   struct Setup {
@@ -115,11 +119,12 @@ class TrainedModel : public ::testing::TestWithParam<Trained> {
 };
 
 TEST_P(TrainedModel, HasTheMetricsThatTheReferenceMeasures) {
-  const nlohmann::json expected = beside_weights("_metrics.json");
+  const nlohmann::json expected = parity_json(GetParam().metrics);
   const auto communicator = collectives::make_single_communicator();
   for (const auto& [name, task, size] : GetParam().measured) {
     SCOPED_TRACE(name);
     const auto setup = set_up(task, size);
+    setup->options.clip_boxes = GetParam().clip_boxes;
     step::ReplicaForward replica(*setup->model, *communicator, at::kFloat);
     const ValidationResult result = validate(replica.network, *setup->loader,
                                              *communicator, setup->options);
@@ -144,7 +149,7 @@ struct ExpectedBox {
 
 TEST_P(TrainedModel, FindsTheBoxesThatTheReferenceFinds) {
   std::map<std::string, std::vector<ExpectedBox>> expected;
-  for (const auto& row : beside_weights("_val_320_predictions.json")) {
+  for (const auto& row : parity_json(GetParam().predictions)) {
     const auto& box = row.at("bbox");
     expected[row.at("image_id").get<std::string>()].push_back(
         {row.at("category_id").get<int>(), box[0].get<double>(),
