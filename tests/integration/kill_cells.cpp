@@ -1,5 +1,6 @@
 #include "tests/integration/kill_cells.h"
 
+#include <algorithm>
 #include <map>
 
 #include "tests/integration/disturbed_run.h"
@@ -21,6 +22,10 @@ std::vector<std::string> command_without_layout() {
 
 std::vector<std::string> command_with_layout(const Kill& kill) {
   std::vector<std::string> words = command_without_layout();
+  if (std::ranges::count(kill.layout, "--cfg") > 0) {
+    const auto flag = std::ranges::find(words, "--cfg");
+    words.erase(flag, flag + 2);
+  }
   words.insert(words.end(), kill.layout.begin(), kill.layout.end());
   return words;
 }
@@ -111,7 +116,13 @@ std::vector<Kill> all_kills() {
       {"zero_1_rank_0", {"--layout", "data=2", "--zero", "1"}, 0},
       {"first_stage", {"--layout", "pipeline=2"}, 0},
       {"last_stage", {"--layout", "pipeline=2"}, 1},
-      {"spatial_rank", {"--layout", "spatial=2"}, 1}};
+      {"spatial_rank", {"--layout", "spatial=2"}, 1},
+      {"yolov5nu_last_stage",
+       {"--layout", "pipeline=2", "--cfg", "yolov5nu"},
+       1},
+      {"yolov8n_spatial_rank",
+       {"--layout", "spatial=2", "--cfg", "yolov8n"},
+       1}};
   std::vector<Kill> kills;
   for (const char* phase : kPhases) {
     for (const Worker& worker : workers) {

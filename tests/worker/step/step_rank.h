@@ -1,10 +1,13 @@
-// StepRank: one rank that trains yolov5n on synthetic input under a given plan,
-// without planner and coordinator. Change `options` before the first step.
+// StepRank: one rank that trains a model, yolov5n if none is named, on
+// synthetic input under a given plan, without planner and coordinator. Change
+// `options` before the first step.
 #pragma once
 
 #include <optional>
 
+#include "configs/layers/detect_branches.h"
 #include "configs/layers/model_table.h"
+#include "tests/support/usual_boxes.h"
 #include "worker/data/loader/synthetic.h"
 #include "worker/step/apply_plan.h"
 #include "worker/step/parallel_context.h"
@@ -19,7 +22,8 @@ class StepRank {
   StepRank(const configs::RunConfig& config, const plan::Plan& plan,
            collectives::Mesh& ranks)
       : mesh_(ranks),
-        table_(layers::load_model_table("yolov5n")),
+        table_(layers::load_model_table(config.cfg.empty() ? "yolov5n"
+                                                           : config.cfg)),
         state(table_, state_options(config, plan)),
         source(input_options(config, plan)) {
     options.schedule = {config.hyp, 10, 100, config.global_batch_size, false};
@@ -46,7 +50,8 @@ class StepRank {
     made.zero_stage = plan.zero_stage;
     made.mesh = &mesh_;
     made.layers = layers_of_stage(plan, mesh_.here.pipeline_stage,
-                                  static_cast<int64_t>(table_.layers.size()));
+                                  layers::num_layers(table_));
+    made.fill = predict_usual_boxes;
     return made;
   }
   loader::LoaderOptions input_options(const configs::RunConfig& config,
