@@ -3,7 +3,8 @@
     state_dict_test.py HEADROOM HEADROOM_SHAPES
 
 PyTorch loads it, with and without weights_only, as a dict of the tensors of
-best.safetensors; a loader that expects a whole model refuses it, as
+best.safetensors; a loader that expects a whole model refuses it, and ultralytics'
+own model of a network without anchors takes every tensor, as
 deploy/guide/weights.md says. HEADROOM_TORCH_SITE names a site-packages with
 torch, and with ultralytics for the second part. Exit 77 (skipped) without torch.
 """
@@ -42,25 +43,37 @@ def tensors_of(file):
 with tempfile.TemporaryDirectory() as name:
     folder = pathlib.Path(name)
     run(folder, SHAPES, "my", "--train", "8", "--val", "4", "--size", "64")
-    run(folder, HEADROOM, "train", "--data", "my/data.yaml", "--cfg", "yolov5n", "--img", "64", "--batch", "4",
-        "--epochs", "1", "--device", "cpu", "--noplots")
-    best = folder / "runs/train/exp/weights/best.safetensors"
-    run(folder, HEADROOM, "export", "--weights", best, "--include", "pt", "--output", folder / "mine")
+
+    def trained(cfg):
+        """The weights of a short training, and their state dict."""
+        run(folder, HEADROOM, "train", "--data", "my/data.yaml", "--cfg", cfg, "--img", "64", "--batch", "4",
+            "--epochs", "1", "--device", "cpu", "--noplots", "--name", cfg)
+        best = folder / f"runs/train/{cfg}/weights/best.safetensors"
+        run(folder, HEADROOM, "export", "--weights", best, "--include", "pt", "--output", folder / cfg)
+        return best, folder / f"{cfg}.pt"
+
+    best, file = trained("yolov5n")
     expected = tensors_of(best)
     for weights_only in (True, False):
-        state = torch.load(folder / "mine.pt", map_location="cpu", weights_only=weights_only)
+        state = torch.load(file, map_location="cpu", weights_only=weights_only)
         assert set(state) == set(expected), set(state) ^ set(expected)
         for key, tensor in state.items():
             assert bytes(tensor.contiguous().view(-1).view(torch.uint8).tolist()) == expected[key], key
     try:
         os.environ.update(YOLO_OFFLINE="1", YOLO_CONFIG_DIR=name)
         from ultralytics import YOLO
+        from ultralytics.nn.tasks import DetectionModel
     except ImportError as error:
         print(f"without ultralytics: {error}")
         sys.exit(0)
     try:
-        YOLO(folder / "mine.pt")
+        YOLO(file)
     except Exception as error:  # its kind differs with the version
         print(f"refused: {error}")
     else:
         sys.exit("ultralytics took a state dict: deploy/guide/weights.md says that it does not")
+    # The package's yolov5n.yaml is YOLOv5u.
+    for cfg, table in (("yolov5nu", "yolov5n.yaml"), ("yolov8n", "yolov8n.yaml")):
+        state = torch.load(trained(cfg)[1], weights_only=True)
+        model = DetectionModel(table, nc=3, verbose=False)
+        print(cfg, model.load_state_dict(state))
