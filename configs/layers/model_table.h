@@ -95,7 +95,8 @@ std::map<std::string, std::string> model_metadata(const std::string& model,
                                                   const ModelTable& table);
 
 // A metadata key of a PyTorch file. It is set if the file holds no detector
-// that is trained here; its value describes the content for users: "YOLO11n (detection)".
+// that is trained here; its value describes the content for users: "YOLO11n
+// (detection)".
 inline constexpr const char* kNetwork = "network";
 
 // The name of the file and, if kNetwork is set in its metadata, its content:

@@ -71,11 +71,10 @@ int64_t last_warmup_step(const ScheduleOptions& options);
 double weight_decay(const ScheduleOptions& options);
 
 // Returns true if the optimizer updates at the end of `step`.
-// `last_optimizer_step` is -1 before the first optimizer step. At the start of
-// an epoch the caller zeroes the accumulated gradient, unless it is carried
-// into the next epoch (RunConfig::carry_accumulation), but does not reset
-// `last_optimizer_step`: a partial sum at the end of an epoch is dropped, as in
-// YOLOv5.
+// `last_optimizer_step` is -1 before the first optimizer step. The caller never
+// resets it. At the start of an epoch the caller zeroes the accumulated
+// gradient, as YOLOv5 does: a partial sum at the end of an epoch is dropped.
+// With RunConfig::carry_accumulation it is not zeroed.
 bool is_optimizer_step(int64_t step, int64_t last_optimizer_step,
                        int64_t accumulate);
 

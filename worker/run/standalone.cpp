@@ -25,6 +25,7 @@
 #include "parallel/planner/planner.h"
 #include "parallel/planner/saved_plan.h"
 #include "parallel/predict/label_bound.h"
+#include "parallel/predict/memory_request.h"
 #include "proto/event_file.h"
 #include "worker/data/labels/dataset.h"
 #include "worker/data/labels/index_cache.h"
@@ -117,7 +118,7 @@ void settle_optimizer(configs::RunConfig& config) {
   const int64_t images =
       config.synthetic_input
           ? configs::kSyntheticStepsPerEpoch * config.global_batch_size
-          : predict::parse_label_statistics(config.label_counts)->num_images();
+          : predict::label_bound(config).statistics.num_images();
   log::info(configs::settle_optimizer(config, images,
                                       configs::num_classes_of(config)));
 }

@@ -23,8 +23,8 @@ struct Sweep {
 };
 
 // Parses "cfg=yolov5n,yolov8n img=416,640 batch=8..64": lists, or a range whose
-// values double. An axis that is not named has the request's value. Throws Error
-// (exit 2).
+// values double. An axis that is not named has the request's value. Throws
+// Error (exit 2).
 Sweep parse_sweep(const std::string& text, const configs::RunConfig& config);
 
 // Refuses flags that a sweep would have to ignore: a flag of an axis that the
