@@ -25,6 +25,11 @@ constexpr RecipeValue kOfUltralytics[] = {
     {"best_metric", "mAP"},  {"nms_iou_threshold", "0.7"},
 };
 
+// Rates that optimizer auto chooses unless they are given. A run's own file has
+// those that were chosen, which another recipe must not take over.
+constexpr const char* kRates[] = {"hyp.lr0", "hyp.momentum",
+                                  "hyp.warmup_bias_lr"};
+
 // An update is made from at least this many images.
 constexpr int64_t kNominalBatch = 64;
 constexpr int64_t kMostIterationsOfAdam = 10'000;
@@ -53,6 +58,10 @@ void apply_recipe(RunConfig& config, const std::string& recipe) {
     set_from_text(
         config, option,
         recipe == kUltralyticsRecipe ? one.value : default_text(option));
+  }
+  for (const char* key : kRates) {
+    const Option& option = *find_key(key);
+    set_from_text(config, option, default_text(option));
   }
 }
 

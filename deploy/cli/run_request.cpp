@@ -92,11 +92,11 @@ void check_files(const configs::RunConfig& config) {
   if (!config.cfg.empty()) {
     const size_t layers = layers::load_model_table(config.cfg).layers.size();
     if (config.freeze >= static_cast<int64_t>(layers)) {
-      throw Error(
-          "model",
-          cat("--freeze ", config.freeze, " would train nothing: ", config.cfg,
-              " has ", layers, " layers"),
-          cat("use 0 to ", layers - 1, "; 10 freezes the backbone of YOLOv5"));
+      throw Error("model",
+                  cat("--freeze ", config.freeze, " would train nothing: ",
+                      config.cfg, " has ", layers, " layers"),
+                  cat("use 0 to ", layers - 1,
+                      "; 10 freezes the backbone of YOLOv5 and YOLOv8"));
     }
   }
   if (!config.synthetic_input && !config.data.empty()) {

@@ -86,6 +86,19 @@ TEST(Recipe, ARunsOwnFileKeepsWhatWasSettled) {
   EXPECT_EQ(resumed, config);
 }
 
+TEST(Recipe, AnotherOneDoesNotTakeOverSettledRates) {
+  const testing::TemporaryFolder folder;
+  RunConfig config = run_of({{"--recipe", {"ultralytics"}}});
+  settle_optimizer(config, 205, 3);
+  EXPECT_NE(config.hyp.lr0, RunConfig().hyp.lr0);
+  const std::string file = folder.write("run.yaml", to_yaml(config));
+  EXPECT_EQ(run_of({{"--config", {file}}, {"--recipe", {"yolov5"}}}),
+            RunConfig());
+  EXPECT_EQ(
+      run_of({{"--config", {file}}, {"--recipe", {"ultralytics"}}}).hyp.lr0,
+      RunConfig().hyp.lr0);
+}
+
 TEST(Recipe, AnUnknownOneIsRefused) {
   EXPECT_THAT(testing::refusal_of([] {
                 run_of({{"--recipe", {"yolov9"}}});

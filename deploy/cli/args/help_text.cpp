@@ -96,7 +96,7 @@ const std::vector<ExitCodeSummary>& exit_code_summaries() {
 std::string general_help() {
   std::string text =
       std::string("headroom ") + wire::kVersion +
-      ": trains YOLOv5-family detectors on one or many processes.\n\n"
+      ": trains YOLO-family detectors on one or many processes.\n\n"
       "usage: headroom COMMAND [flags]\n\n";
   for (const CommandSummary& command : command_summaries()) {
     text += "  " + command.name + std::string(13 - command.name.size(), ' ') +

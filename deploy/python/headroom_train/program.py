@@ -22,7 +22,7 @@ Flag = Union[None, Scalar, Sequence[Scalar], Mapping[str, Scalar]]
 _EXPORTED = re.compile(r"^(.+?): (?:ONNX|TorchScript|safetensors|state dict of PyTorch), ", re.MULTILINE)
 
 # What its help begins with.
-_FIRST_LINE = re.compile(rb"headroom \S+: trains YOLOv5-family detectors")
+_FIRST_LINE = re.compile(rb"headroom \S+: trains YOLO-family detectors")
 
 # Flags that change the form of the output, or that this module sets.
 _NOT_TAKEN = ("help", "version", "json")

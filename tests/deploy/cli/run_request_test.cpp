@@ -108,7 +108,7 @@ TEST_F(RunRequestTest, AFaultOfARankThatIsNotThereIsRefused) {
 TEST_F(RunRequestTest, FreezingEveryLayerIsRefusedBeforeAStart) {
   EXPECT_EQ(refusal({"--cfg", "yolov5n", "--freeze", "26"}),
             "[model] --freeze 26 would train nothing: yolov5n has 25 layers: "
-            "use 0 to 24; 10 freezes the backbone of YOLOv5");
+            "use 0 to 24; 10 freezes the backbone of YOLOv5 and YOLOv8");
   EXPECT_THAT(refusal({"--cfg", "yolov5n", "--freeze", "25"}),
               HasSubstr("would train nothing"));
   EXPECT_EQ(refusal({"--cfg", "yolov5n", "--freeze", "24"}), "accepted");
