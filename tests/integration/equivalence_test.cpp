@@ -85,6 +85,9 @@ constexpr const char* kClassWeights =
     "--fraction 0.8 --set hyp.cls_pw=balanced --label-smoothing 0.1";
 constexpr const char* kProgram =
     "--augment-program " HEADROOM_SOURCE_DIR "/tests/support/augment.sh";
+constexpr const char* kYolov5nu = "--cfg yolov5nu";
+constexpr const char* kYolov8n = "--cfg yolov8n";
+constexpr const char* kYolov8nGroupsOf2 = "--cfg yolov8n --bn-group 2";
 constexpr const char* kCopyPaste =
     "--set hyp.copy_paste=0.6 --set hyp.mixup=0.3";
 
@@ -164,7 +167,14 @@ INSTANTIATE_TEST_SUITE_P(
         Layout{"data2_spatial2_copy_paste", "8", "--layout data=2,spatial=2", 4,
                kCopyPaste, kSteps, true},
         Layout{"micro_batches", "8", "--processes 1 --micro-batch 2", 1,
-               kGroupsOf2}),
+               kGroupsOf2},
+        // Gradients are accumulated over several batches.
+        Layout{"yolov5nu_data3_uneven", "8", "--processes 3", 3, kYolov5nu},
+        Layout{"yolov8n_spatial2", "8", "--layout spatial=2", 2, kYolov8n},
+        Layout{"yolov8n_data2_pipeline2_zero3", "8",
+               "--layout data=2,pipeline=2 --zero 3", 4, kYolov8nGroupsOf2},
+        Layout{"yolov5nu_uneven37_data2_spatial2", "37",
+               "--layout data=2,spatial=2", 4, kYolov5nu, 5}),
     name_of);
 
 class Mpirun : public ::testing::TestWithParam<Layout> {};

@@ -223,9 +223,16 @@ TEST(Fit, OnADevice) {
   }
 }
 
+// Adds the steps of the cell from the third on. Layers are captured in the
+// third step.
+void add_captured(Table& table, const FitCell& cell) {
+  std::vector<FitMeasurement> measured = measure(cell, 4);
+  std::erase_if(measured, [](const FitMeasurement& m) { return m.step < 3; });
+  table.add(cell, measured);
+}
+
 // Captured graphs keep the peak memory of the layers, and buffers for the
-// images and for the largest number of matches. They are captured in the third
-// step.
+// images and for the largest number of matches.
 TEST(Fit, CapturedLayers) {
   Table table;
   for (FitCell cell :
@@ -236,11 +243,7 @@ TEST(Fit, CapturedLayers) {
                             {"yolov5n", 320, 1, "lean", "data", 300}}) {
     cell.on_device = cell.cuda_graphs = true;
     for (const std::string precision : {"fp32", "bf16"}) {
-      const FitCell of = in_precision(cell, precision);
-      std::vector<FitMeasurement> measured = measure(of, 4);
-      std::erase_if(measured,
-                    [](const FitMeasurement& m) { return m.step < 3; });
-      table.add(of, measured);
+      add_captured(table, in_precision(cell, precision));
     }
   }
 }
@@ -333,10 +336,7 @@ TEST(Fit, HeadsWithoutAnchorsOnADevice) {
     table.add(cell, measure(cell, 2));
   FitCell captured = {"yolov8n", 320, 2, "keep", "one", 24};
   captured.on_device = captured.cuda_graphs = true;
-  const FitCell of = in_precision(captured, "bf16");
-  std::vector<FitMeasurement> measured = measure(of, 4);
-  std::erase_if(measured, [](const FitMeasurement& m) { return m.step < 3; });
-  table.add(of, measured);
+  add_captured(table, in_precision(captured, "bf16"));
 }
 
 // These models have four levels and a largest stride of 64. With smaller
@@ -498,6 +498,25 @@ TEST(MatrixWithoutAnchors, Fits) {
       }
     }
   }
+}
+
+// The same on a device, where kernels assign the places; with captured layers
+// wherever the policy permits it.
+TEST(MatrixWithoutAnchors, FitsOnADevice) {
+  Table table;
+  const std::vector<int64_t> boxes = {0, 300, 2000};
+  size_t turn = 0;
+  for (const std::string model : {"yolov5nu", "yolov5su", "yolov8n", "yolov8s"})
+    for (const std::string policy :
+         {"keep", "lean", "recompute", "offload", "mixed"})
+      for (const std::string precision : {"fp32", "bf16"}) {
+        FitCell cell = {model,  320,   1,
+                        policy, "one", boxes[turn++ % boxes.size()]};
+        cell.precision = precision;
+        cell.on_device = true;
+        cell.cuda_graphs = policy != "offload" && policy != "mixed";
+        add_captured(table, cell);
+      }
 }
 
 TEST(MatrixOfPhases, BesideTheSteps) {

@@ -1,6 +1,5 @@
 #include "tests/integration/kill_cells.h"
 
-#include <algorithm>
 #include <map>
 
 #include "tests/integration/disturbed_run.h"
@@ -22,10 +21,6 @@ std::vector<std::string> command_without_layout() {
 
 std::vector<std::string> command_with_layout(const Kill& kill) {
   std::vector<std::string> words = command_without_layout();
-  if (std::ranges::count(kill.layout, "--cfg") > 0) {
-    const auto flag = std::ranges::find(words, "--cfg");
-    words.erase(flag, flag + 2);
-  }
   words.insert(words.end(), kill.layout.begin(), kill.layout.end());
   return words;
 }

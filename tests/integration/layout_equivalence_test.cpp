@@ -53,6 +53,8 @@ struct Row {
   LayoutRunOptions usual_options() const {
     LayoutRunOptions options;
     const auto rule = plan::usual_batch_norm_rule(usual_batch);
+    options.table = layers::load_model_table(model);
+    options.fill = predict_usual_boxes;
     options.height = options.width = 64;
     options.global_batch_size = usual_batch;
     options.batch_norm_group_size = rule.size;
@@ -230,20 +232,6 @@ std::vector<Row> rows() {
   return all;
 }
 
-// The layouts of rows(), without a teacher, for heads without anchors.
-std::vector<Row> rows_without_anchors() {
-  std::vector<Row> all;
-  for (const char* model : {"yolov5nu", "yolov8n"}) {
-    for (Row row : rows()) {
-      if (row.model != "yolov5n" || !row.teacher.empty()) continue;
-      row.model = model;
-      row.layout.name = model + ("_" + row.layout.name);
-      all.push_back(row);
-    }
-  }
-  return all;
-}
-
 // Batches of a single group, with groups of two sizes, and with groups that
 // several ranks share.
 std::vector<Row> uneven_rows(const std::vector<int64_t>& batches) {
@@ -270,6 +258,23 @@ std::vector<Row> uneven_rows(const std::vector<int64_t>& batches) {
     Row row{layout_case(name + "micro_batches", "data=1", group)};
     row.usual_batch = batch;
     all.push_back(row);
+  }
+  return all;
+}
+
+// The layouts of rows(), without a teacher, and two uneven batches, for heads
+// without anchors.
+std::vector<Row> rows_without_anchors() {
+  std::vector<Row> all, of_anchors = rows();
+  const std::vector<Row> uneven = uneven_rows({17, 37});
+  of_anchors.insert(of_anchors.end(), uneven.begin(), uneven.end());
+  for (const char* model : {"yolov5nu", "yolov8n"}) {
+    for (Row row : of_anchors) {
+      if (row.model != "yolov5n" || !row.teacher.empty()) continue;
+      row.model = model;
+      row.layout.name = model + ("_" + row.layout.name);
+      all.push_back(row);
+    }
   }
   return all;
 }
