@@ -582,7 +582,8 @@ RunRequest make_run_request(const CommandLine& line,
   if (config.cfg.empty() && config.weights.empty() &&
       config.command == "train") {
     config.cfg = "yolov5s";
-    if (line.value_of("--sweep").find("cfg=") == std::string::npos) {
+    if (line.command != "plan" ||
+        line.value_of("--sweep").find("cfg=") == std::string::npos) {
       request.notes.push_back(
           "no --cfg and no --weights: training yolov5s from scratch; --cfg "
           "yolov5su has a newer head (on COCO 43.0 AP instead of 37.4, by its "
